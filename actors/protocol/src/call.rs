@@ -1,0 +1,388 @@
+//! What passes between an agent and a provider connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cancel::Credit;
+use crate::config::CacheConfig;
+use crate::ids::{CallId, ToolCallId};
+use crate::message::{History, Message};
+use crate::model::{ModelConfig, ThinkingLevel};
+use crate::tool::ToolDefinition;
+
+/// What a call is for. A turn is part of the conversation; the others serve it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// A turn of the conversation.
+    #[default]
+    Turn,
+    /// A summary for compaction.
+    Summary,
+    /// A judge among branches.
+    Judge,
+    /// A child's last word before its deadline.
+    Wrapup,
+    /// A second try at structured output.
+    Repair,
+}
+
+/// One request to a model.
+#[derive(Clone, Debug)]
+pub struct StreamConfig {
+    /// Who answers.
+    pub model_config: Arc<ModelConfig>,
+    /// The system prompt; empty is none.
+    pub system_prompt: Arc<str>,
+    /// The conversation; providers send [`History::sendable`].
+    pub messages: History,
+    /// The tools on offer.
+    pub tools: Arc<[ToolDefinition]>,
+    /// Reasoning.
+    pub thinking_level: ThinkingLevel,
+    /// The output limit; overrides the model's.
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature.
+    pub temperature: Option<f32>,
+    /// Caching hints.
+    pub cache_config: CacheConfig,
+    /// What the call is for.
+    pub purpose: Purpose,
+    /// How many model responses the session's chain held before this one.
+    pub response: u64,
+    /// The number of this attempt at the response, from 0; the connection counts on from here.
+    pub attempt: u32,
+    /// The text of the session's first prompt.
+    pub first_prompt: Arc<str>,
+}
+
+/// A piece of a response as it streams.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum StreamDelta {
+    /// Text.
+    Text {
+        /// What came.
+        delta: String,
+    },
+    /// Reasoning.
+    Thinking {
+        /// What came.
+        delta: String,
+    },
+    /// A tool call's arguments.
+    ToolCallDelta {
+        /// What came.
+        delta: String,
+    },
+}
+
+impl StreamDelta {
+    /// Appends `next` to this delta if both are of one kind; gives it back otherwise.
+    pub fn merge(&mut self, next: StreamDelta) -> Result<(), StreamDelta> {
+        match (self, next) {
+            (Self::Text { delta }, Self::Text { delta: more })
+            | (Self::Thinking { delta }, Self::Thinking { delta: more })
+            | (Self::ToolCallDelta { delta }, Self::ToolCallDelta { delta: more }) => {
+                delta.push_str(&more);
+                Ok(())
+            }
+            (_, next) => Err(next),
+        }
+    }
+}
+
+/// What a wire protocol reads from a response, before it is merged and sent on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent {
+    /// The response began.
+    Start,
+    /// Text.
+    TextDelta {
+        /// What came.
+        delta: String,
+    },
+    /// Reasoning.
+    ThinkingDelta {
+        /// What came.
+        delta: String,
+    },
+    /// A tool call opened.
+    ToolCallStart {
+        /// The provider's id for it, possibly empty.
+        id: ToolCallId,
+        /// The tool.
+        name: String,
+    },
+    /// A piece of a tool call's arguments.
+    ToolCallDelta {
+        /// What came.
+        delta: String,
+    },
+    /// The protocol's own terminal event: the response is complete.
+    Done {
+        /// The whole response.
+        message: Box<Message>,
+    },
+    /// The protocol reported an error inside the stream.
+    Error {
+        /// The error.
+        error: ProviderError,
+    },
+}
+
+/// Why a model call failed. Its text says what to do where something can be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ProviderError {
+    /// Too many requests, or an overloaded service.
+    #[error("rate limited by the provider{}", retry_hint(.retry_after_ms))]
+    RateLimited {
+        /// What the service asked for.
+        retry_after_ms: Option<u64>,
+    },
+    /// The connection failed.
+    #[error("network: {message}")]
+    Network {
+        /// How.
+        message: String,
+    },
+    /// The key was refused.
+    #[error("the provider refused the key: {message}")]
+    Auth {
+        /// The service's words.
+        message: String,
+    },
+    /// The service refused the request.
+    #[error("the provider refused the request: {message}")]
+    Api {
+        /// The service's words.
+        message: String,
+    },
+    /// The conversation is too long for the model.
+    #[error("the conversation is too long for the model: {message}")]
+    ContextOverflow {
+        /// The service's words.
+        message: String,
+    },
+    /// The call was cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// Anything else.
+    #[error("{message}")]
+    Other {
+        /// What.
+        message: String,
+    },
+    /// The stream ended before its terminal event.
+    #[error("the response was cut off: {message}")]
+    Incomplete {
+        /// Where.
+        message: String,
+    },
+    /// The actor that ran the call died.
+    #[error("the call was lost: {message}")]
+    Lost {
+        /// How.
+        message: String,
+    },
+}
+
+fn retry_hint(after: &Option<u64>) -> String {
+    after.map(|ms| format!("; it asks to wait {ms} ms")).unwrap_or_default()
+}
+
+/// Phrases by which services say that a prompt is too long.
+const OVERFLOW: [&str; 17] = [
+    "prompt is too long",
+    "input is too long",
+    "exceeds the context window",
+    "exceeds the maximum number of tokens",
+    "maximum prompt length",
+    "reduce the length of the messages",
+    "maximum context length",
+    "exceeds the limit of",
+    "exceeds the available context size",
+    "greater than the context length",
+    "context window exceeds limit",
+    "exceeded model token limit",
+    "context length exceeded",
+    "context_length_exceeded",
+    "model_context_window_exceeded",
+    "too many tokens",
+    "token limit exceeded",
+];
+
+/// Words inside a stream that mean a rate limit or an overloaded service.
+const OVERLOADED: [&str; 5] =
+    ["overloaded_error", "rate_limit_error", "too_many_requests", "no_capacity", "unavailable"];
+
+impl ProviderError {
+    /// Classifies an HTTP failure: by status first, then by what the body says.
+    pub fn classify(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
+        let retry_after_ms = retry_after.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        let message = || format!("HTTP {status}: {}", excerpt(body));
+        match status {
+            429 | 503 | 529 => Self::RateLimited { retry_after_ms },
+            401 | 403 => Self::Auth { message: message() },
+            400 | 413 if body.trim().is_empty() || speaks_of_overflow(body) => {
+                Self::ContextOverflow { message: message() }
+            }
+            408 | 500 | 502 | 504 => Self::Network { message: message() },
+            _ if speaks_of_overflow(body) => Self::ContextOverflow { message: message() },
+            _ => Self::Api { message: message() },
+        }
+    }
+
+    /// Classifies an error that arrived inside a stream.
+    pub fn classify_in_stream(body: &str) -> Self {
+        let lower = body.to_lowercase();
+        if OVERLOADED.iter().any(|word| lower.contains(word)) {
+            Self::RateLimited { retry_after_ms: None }
+        } else if speaks_of_overflow(body) {
+            Self::ContextOverflow { message: excerpt(body) }
+        } else {
+            Self::Api { message: excerpt(body) }
+        }
+    }
+
+    /// Whether asking again may help.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::RateLimited { .. } | Self::Network { .. } | Self::Incomplete { .. } | Self::Lost { .. } => true,
+            Self::Auth { .. }
+            | Self::Api { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Cancelled
+            | Self::Other { .. } => false,
+        }
+    }
+
+    /// How long the service asked to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after_ms } => retry_after_ms.map(Duration::from_millis),
+            _ => None,
+        }
+    }
+}
+
+fn speaks_of_overflow(body: &str) -> bool {
+    let lower = body.to_lowercase();
+    OVERFLOW.iter().any(|phrase| lower.contains(phrase))
+}
+
+/// The start of a body: errors have a hard cap like everything else that can reach a person or a model.
+fn excerpt(body: &str) -> String {
+    const CAP: usize = 500;
+    let body = body.trim();
+    match body.char_indices().nth(CAP) {
+        Some((end, _)) => format!("{}…", body.get(..end).unwrap_or_default()),
+        None => body.to_owned(),
+    }
+}
+
+/// What a connection tells the agent it works for.
+#[derive(Debug)]
+pub enum CallReport {
+    /// Pieces of the response; at most one batch is on its way.
+    Delta {
+        /// The call.
+        call: CallId,
+        /// The attempt it belongs to.
+        attempt: u32,
+        /// What came, merged.
+        deltas: Vec<StreamDelta>,
+        /// Given back when it has been taken.
+        credit: Credit,
+    },
+    /// An attempt failed; the next one comes after a pause.
+    Retrying {
+        /// The call.
+        call: CallId,
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why.
+        error: ProviderError,
+        /// How long the pause is.
+        delay_ms: u64,
+    },
+    /// The whole response.
+    Responded {
+        /// The call.
+        call: CallId,
+        /// The attempt that succeeded.
+        attempt: u32,
+        /// An assistant message.
+        message: Message,
+    },
+    /// The call failed for good.
+    Failed {
+        /// The call.
+        call: CallId,
+        /// The last attempt.
+        attempt: u32,
+        /// Why.
+        error: ProviderError,
+    },
+}
+
+impl CallReport {
+    /// The call it speaks of.
+    pub fn call(&self) -> &CallId {
+        match self {
+            Self::Delta { call, .. }
+            | Self::Retrying { call, .. }
+            | Self::Responded { call, .. }
+            | Self::Failed { call, .. } => call,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_classified_by_status_first() {
+        let after = Some(Duration::from_secs(2));
+        assert_eq!(
+            ProviderError::classify(429, "maximum context length", after),
+            ProviderError::RateLimited { retry_after_ms: Some(2_000) }
+        );
+        assert!(matches!(ProviderError::classify(401, "", None), ProviderError::Auth { .. }));
+        assert!(matches!(ProviderError::classify(400, " ", None), ProviderError::ContextOverflow { .. }));
+        for phrase in OVERFLOW {
+            let body = format!("{{\"error\":\"{}\"}}", phrase.to_uppercase());
+            assert!(matches!(ProviderError::classify(400, &body, None), ProviderError::ContextOverflow { .. }));
+        }
+        assert!(matches!(ProviderError::classify(400, "bad tool", None), ProviderError::Api { .. }));
+        assert!(matches!(ProviderError::classify(500, "x", None), ProviderError::Network { .. }));
+        assert!(matches!(ProviderError::classify(404, "no model", None), ProviderError::Api { .. }));
+    }
+
+    #[test]
+    fn only_what_may_pass_is_retried() {
+        assert!(ProviderError::classify_in_stream(r#"{"type":"overloaded_error"}"#).is_retryable());
+        assert!(ProviderError::classify_in_stream("UNAVAILABLE").is_retryable());
+        assert!(!ProviderError::classify_in_stream("bad").is_retryable());
+        assert!(ProviderError::Incomplete { message: String::new() }.is_retryable());
+        assert!(!ProviderError::Cancelled.is_retryable());
+    }
+
+    #[test]
+    fn a_long_body_is_cut_between_characters() {
+        let text = ProviderError::classify(404, &"é".repeat(2_000), None).to_string();
+        assert!(text.chars().count() < 600 && text.ends_with('…'));
+    }
+
+    #[test]
+    fn deltas_of_one_kind_merge() {
+        let mut delta = StreamDelta::Text { delta: "a".into() };
+        delta.merge(StreamDelta::Text { delta: "b".into() }).unwrap();
+        assert_eq!(delta, StreamDelta::Text { delta: "ab".into() });
+        assert!(delta.merge(StreamDelta::Thinking { delta: "c".into() }).is_err());
+    }
+}

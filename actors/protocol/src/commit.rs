@@ -1,0 +1,40 @@
+//! What passes between an agent and the writer of its journal.
+
+use std::sync::Arc;
+
+use crate::entry::{Class, Entry};
+use crate::ids::{Seq, SessionId};
+
+/// Entries that one input made: written in order, flushed once.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The agent's number for it, echoed in the report.
+    pub number: u64,
+    /// In order.
+    pub entries: Arc<[Arc<Entry>]>,
+    /// The strictest class among them.
+    pub class: Class,
+}
+
+/// What a writer tells the agent it works for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitReport {
+    /// The batch is as durable as its class asks. Also the answer for entries that were there already.
+    Committed {
+        /// The session.
+        session: SessionId,
+        /// The batch.
+        batch: u64,
+        /// The number of each of its entries.
+        seqs: Vec<Seq>,
+    },
+    /// The batch is not durable and never will be by itself; what follows it is refused too.
+    Failed {
+        /// The session.
+        session: SessionId,
+        /// The batch.
+        batch: u64,
+        /// Why, and what to do.
+        error: String,
+    },
+}

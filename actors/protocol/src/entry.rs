@@ -1,0 +1,448 @@
+//! What the journal holds. The fold of its entries is an agent's durable state.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::ProviderError;
+use crate::config::{CacheConfig, ExecutionLimits, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy};
+use crate::ids::{AgentId, CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
+use crate::message::AgentMessage;
+use crate::model::{ModelConfig, ThinkingLevel};
+use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+use crate::tool::{EffectClass, ToolResult};
+use crate::usage::Usage;
+
+/// The version of the journal's format that this build writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// How safe an entry must be before what depends on it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Handed to the kernel: survives the end of the process.
+    P,
+    /// Flushed to disk: survives the end of the machine.
+    D,
+}
+
+/// What a session's [`Class::D`] costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// D is `fdatasync`.
+    #[default]
+    Flush,
+    /// D is `write`: survives `kill -9`, not a power cut.
+    Os,
+    /// Memory only: not listed, not resumable.
+    None,
+}
+
+/// One journal entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Derived by the machine: loop or session, and a counter.
+    pub id: EntryId,
+    /// The run it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_id: Option<LoopId>,
+    /// The entry before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<EntryId>,
+    /// Unix milliseconds.
+    pub at: u64,
+    /// What happened.
+    pub body: EntryBody,
+}
+
+/// How an agent of a session is to be run: what it takes to go on in another process. Never a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Where the agent's code is found: the name it was registered under with the House.
+    pub kind: String,
+    /// The model, with its base URL or script.
+    pub model: ModelConfig,
+    /// The system prompt.
+    #[serde(default)]
+    pub system_prompt: String,
+    /// The tools by name.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Where tools work.
+    pub cwd: PathBuf,
+    /// Whether tools ask.
+    #[serde(default)]
+    pub permission: PermissionMode,
+    /// Caps on a run.
+    #[serde(default)]
+    pub limits: ExecutionLimits,
+    /// How safe the journal is.
+    #[serde(default)]
+    pub durability: Durability,
+    /// The retry layer's numbers.
+    #[serde(default)]
+    pub retry: RetryConfig,
+    /// Caching hints.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// Reasoning.
+    #[serde(default)]
+    pub thinking_level: ThinkingLevel,
+    /// The output limit; overrides the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Sampling temperature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+    /// How tool calls of one response are run.
+    #[serde(default)]
+    pub tool_execution: ToolExecutionStrategy,
+    /// How steering is delivered.
+    #[serde(default)]
+    pub steering_mode: QueueMode,
+    /// How follow-ups are delivered.
+    #[serde(default)]
+    pub follow_up_mode: QueueMode,
+    /// The `{config}` segment of loop ids, where chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_id: Option<String>,
+}
+
+/// Where a sub-agent's session hangs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpawnRef {
+    /// The parent's session.
+    pub parent_session_id: SessionId,
+    /// The parent's run.
+    pub parent_loop_id: LoopId,
+    /// The call that started it.
+    pub tool_call_id: ToolCallId,
+    /// The tool in that call.
+    pub tool_name: String,
+}
+
+/// The session whose conversation this one took over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continues {
+    /// The earlier session.
+    pub session: SessionId,
+    /// Its last entry before the change.
+    pub entry: EntryId,
+}
+
+/// The first entry of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    /// The format, [`FORMAT_VERSION`] when written by this build.
+    pub version: u32,
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The session.
+    pub session_id: SessionId,
+    /// How to go on.
+    pub settings: Settings,
+    /// The parent, for a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spawned_by: Option<SpawnRef>,
+    /// The session before it, after a rotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Continues>,
+    /// The conversation it opens with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// Inputs taken over from the queues of the session before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queued: Vec<QueuedInput>,
+    /// Inputs that the session before it took, so that one repeated late is not taken again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<InputId>,
+}
+
+/// Where an input goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputKind {
+    /// Starts a run.
+    Prompt,
+    /// Injected between tools or turns.
+    Steer,
+    /// Taken when the run would stop.
+    FollowUp,
+}
+
+/// An acknowledged input that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedInput {
+    /// The sender's id for it.
+    pub input_id: InputId,
+    /// The queue.
+    pub kind: InputKind,
+    /// What was said.
+    pub messages: Vec<Arc<AgentMessage>>,
+}
+
+/// An input's message as it entered the conversation, after the filters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The input it came from.
+    pub input_id: InputId,
+    /// As it entered.
+    pub messages: Vec<Arc<AgentMessage>>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EntryBody {
+    /// The session began.
+    Opened(Box<Opened>),
+    /// Its settings changed.
+    Configured {
+        /// From here on.
+        settings: Box<Settings>,
+    },
+    /// A prompt, steer or follow-up was accepted.
+    Input(QueuedInput),
+    /// A continuation was accepted.
+    ContinueAsked {
+        /// The sender's id for it.
+        input_id: InputId,
+        /// How it continues.
+        kind: ContinuationKind,
+    },
+    /// The conversation goes on from an earlier point.
+    Head {
+        /// The last entry that still counts; `None` is the beginning.
+        to: Option<EntryId>,
+        /// How many messages still count.
+        messages: usize,
+    },
+    /// A run began.
+    LoopStarted {
+        /// The run before it, for a continuation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent_loop_id: Option<LoopId>,
+        /// How it continues; `None` for a prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        continuation: Option<ContinuationKind>,
+        /// The input that started it.
+        input_id: InputId,
+        /// What it runs with.
+        config: Box<LoopConfigSnapshot>,
+    },
+    /// A filter rejected a queued steer or follow-up.
+    InputRejected {
+        /// The input.
+        input_id: InputId,
+        /// Why.
+        reason: String,
+    },
+    /// A turn began.
+    TurnStarted {
+        /// From 0 within the run.
+        turn_index: u32,
+        /// Its cause.
+        triggered_by: TurnTrigger,
+        /// The inputs that entered the conversation with it, the prompt first.
+        placed: Vec<Placed>,
+    },
+    /// A model request is about to be sent.
+    Requested {
+        /// The call.
+        call_id: CallId,
+        /// The message that will stream.
+        message_id: MessageId,
+        /// The attempt it starts with.
+        attempt: u32,
+        /// A digest of the conversation it sends.
+        request_hash: String,
+    },
+    /// An attempt failed.
+    AttemptFailed {
+        /// The call.
+        call_id: CallId,
+        /// The message that will not be finished.
+        message_id: MessageId,
+        /// Which attempt.
+        attempt: u32,
+        /// Why.
+        error: ProviderError,
+        /// The pause before the next.
+        delay_ms: u64,
+    },
+    /// The model answered, or failed for good, or was aborted.
+    Responded {
+        /// The call.
+        call_id: CallId,
+        /// The message's id in events.
+        message_id: MessageId,
+        /// An assistant message.
+        message: Arc<AgentMessage>,
+    },
+    /// A tool call needs a yes.
+    PermissionAsked {
+        /// The question.
+        permission_id: PermissionId,
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What for.
+        reason: String,
+    },
+    /// The question was answered.
+    PermissionResolved {
+        /// The question.
+        permission_id: PermissionId,
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The answer.
+        decision: PermissionDecision,
+    },
+    /// A tool is about to start.
+    ToolStarted {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What a crash from here on means.
+        effect: EffectClass,
+    },
+    /// A tool gave its result.
+    ToolEnded {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What it gave.
+        result: Arc<ToolResult>,
+        /// Whether it failed.
+        is_error: bool,
+        /// How long it ran.
+        duration_ms: u64,
+        /// One line for people.
+        summary: String,
+        /// Whether `after_tool_execution` comes between this and [`EntryBody::ToolAnswered`].
+        #[serde(default)]
+        hook_follows: bool,
+    },
+    /// `after_tool_execution` is done: the result is part of the conversation for observers.
+    ToolAnswered {
+        /// The call.
+        tool_call_id: ToolCallId,
+    },
+    /// A call was refused before it ran.
+    ToolBlocked {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The stage that refused.
+        stage: BlockStage,
+        /// Why; the model gets this.
+        reason: String,
+    },
+    /// A call was answered without running: steering came first, or an abort.
+    ToolSkipped {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// What the model gets.
+        reason: String,
+    },
+    /// The turn is over.
+    TurnEnded {
+        /// Which.
+        turn_index: u32,
+        /// What its call consumed.
+        usage: Usage,
+        /// The run's running time so far.
+        elapsed: Duration,
+    },
+    /// An abort was accepted.
+    AbortAsked {
+        /// The sender's id for it.
+        input_id: InputId,
+    },
+    /// The run is over.
+    LoopEnded {
+        /// How.
+        outcome: Outcome,
+        /// Inputs that were taken but found no turn; they enter the conversation here.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        placed: Vec<Placed>,
+        /// The note that a limit leaves.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<Arc<AgentMessage>>,
+        /// Whether `after_loop` comes between this and [`EntryBody::LoopClosed`].
+        #[serde(default)]
+        hook_follows: bool,
+    },
+    /// `after_loop` is done.
+    LoopClosed,
+    /// An agent was folded from the journal and goes on.
+    Recovered {
+        /// Why it was needed.
+        reason: String,
+    },
+    /// The agent's restarts are spent; it waits to be resumed.
+    Parked {
+        /// Why.
+        reason: String,
+    },
+    /// The conversation and its queues were cleared.
+    Reset,
+    /// The conversation was replaced.
+    Restored {
+        /// By these.
+        messages: Vec<Arc<AgentMessage>>,
+    },
+    /// The conversation goes on in another session.
+    RotatedTo {
+        /// Which.
+        session: SessionId,
+    },
+}
+
+/// The stage of the pipeline that refused a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockStage {
+    /// There is no such tool.
+    Lookup,
+    /// Its arguments did not parse or don't fit the schema.
+    Schema,
+    /// Nobody said yes.
+    Approval,
+    /// A hook said no.
+    Hook,
+}
+
+impl EntryBody {
+    /// How safe it must be before what depends on it happens.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::LoopStarted { .. }
+            | Self::InputRejected { .. }
+            | Self::TurnStarted { .. }
+            | Self::Requested { .. }
+            | Self::AttemptFailed { .. }
+            | Self::PermissionAsked { .. }
+            | Self::ToolAnswered { .. }
+            | Self::LoopClosed
+            | Self::Recovered { .. }
+            | Self::ToolStarted { effect: EffectClass::Read, .. } => Class::P,
+            Self::Opened(_)
+            | Self::Configured { .. }
+            | Self::Input(_)
+            | Self::ContinueAsked { .. }
+            | Self::Head { .. }
+            | Self::Responded { .. }
+            | Self::PermissionResolved { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolEnded { .. }
+            | Self::ToolBlocked { .. }
+            | Self::ToolSkipped { .. }
+            | Self::TurnEnded { .. }
+            | Self::AbortAsked { .. }
+            | Self::LoopEnded { .. }
+            | Self::Parked { .. }
+            | Self::Reset
+            | Self::Restored { .. }
+            | Self::RotatedTo { .. } => Class::D,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Newtype ids. An address outlives its actor, so everything is named by one of these.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! string_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+    };
+}
+
+string_id!(
+    /// An agent, the same over all its sessions and restarts.
+    AgentId
+);
+string_id!(
+    /// One run: `{session}.{config}.{n}`.
+    LoopId
+);
+string_id!(
+    /// A journal entry: the loop (or session) it belongs to and a counter, derived by the machine.
+    EntryId
+);
+string_id!(
+    /// An input to an agent, chosen by its sender, who repeats it to be sure; receivers drop what they have.
+    InputId
+);
+string_id!(
+    /// One model call: the loop, the turn and the attempt it starts from.
+    CallId
+);
+string_id!(
+    /// A tool call of the model, unique within its session.
+    ToolCallId
+);
+string_id!(
+    /// A message as it appears in events; a retried attempt has a new one.
+    MessageId
+);
+string_id!(
+    /// A question for permission, answered exactly once.
+    PermissionId
+);
+string_id!(
+    /// A process with a House.
+    NodeId
+);
+
+/// A session: names a journal file, so it is checked on the way in.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(Arc<str>);
+
+/// A session id that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no session id: use 1 to 80 letters, digits, `-` or `_`")]
+pub struct InvalidSessionId(String);
+
+impl SessionId {
+    /// Checks that `text` can name a session: 1 to 80 of `A-Z a-z 0-9 - _`.
+    pub fn new(text: impl Into<String>) -> Result<Self, InvalidSessionId> {
+        let text = text.into();
+        let fits = (1..=80).contains(&text.len());
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        if fits && plain { Ok(Self(text.into())) } else { Err(InvalidSessionId(text)) }
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = InvalidSessionId;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(text)
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.0.as_ref().to_owned()
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({})", self.0)
+    }
+}
+
+/// A journal entry's number: contiguous within a session over all loops and restarts, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+/// An event's id, `seq.k`: the entry it derives from, and its place among that entry's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventId {
+    /// The journal entry.
+    pub seq: Seq,
+    /// The place within it.
+    pub k: u32,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.seq.0, self.k)
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> Self {
+        id.to_string()
+    }
+}
+
+/// Text that is no event id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no event id: it looks like `12.0`")]
+pub struct InvalidEventId(String);
+
+impl TryFrom<String> for EventId {
+    type Error = InvalidEventId;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let parts = text.split_once('.').and_then(|(seq, k)| Some((seq.parse().ok()?, k.parse().ok()?)));
+        match parts {
+            Some((seq, k)) => Ok(Self { seq: Seq(seq), k }),
+            None => Err(InvalidEventId(text)),
+        }
+    }
+}
+
+/// A turn: the run it belongs to and its index there, from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TurnId {
+    /// The run.
+    pub loop_id: LoopId,
+    /// The turn within it.
+    pub turn_index: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_ids_cannot_climb_out_of_their_folder() {
+        for bad in ["", ".", "..", "a/b", "a.b", "ä", "a b", "a\0", &"x".repeat(81)] {
+            assert!(SessionId::new(bad).is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<SessionId>(bad.into()).is_err(), "{bad:?}");
+        }
+        assert!(SessionId::new("0190-a_Z").is_ok());
+    }
+
+    #[test]
+    fn event_ids_round_trip_and_order_by_number() {
+        let id = EventId { seq: Seq(10), k: 2 };
+        let text = serde_json::to_string(&id).unwrap();
+        assert_eq!(text, "\"10.2\"");
+        assert_eq!(serde_json::from_str::<EventId>(&text).unwrap(), id);
+        assert!(EventId { seq: Seq(9), k: 70 } < id);
+        assert!(serde_json::from_str::<EventId>("\"10\"").is_err());
+    }
+}

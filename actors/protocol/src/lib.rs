@@ -1,0 +1,43 @@
+//! Every type and message that crosses a Playhouse mailbox.
+//!
+//! Pure: no tokio, no I/O, no clock, no randomness. Everything here can be serialised, except the
+//! three handles a running tool or call needs ([`Cancel`], [`Credit`], [`ToolContext`]).
+//!
+//! The rooms: [`ids`] names things, [`message`] is the conversation, [`event`] is what observers see,
+//! [`entry`] is what the journal holds, [`call`] and [`tool`] are the talk with providers and tools,
+//! [`config`] and [`model`] say how an agent is to behave.
+
+pub mod call;
+pub mod cancel;
+pub mod commit;
+pub mod config;
+pub mod entry;
+pub mod event;
+pub mod ids;
+pub mod message;
+pub mod model;
+pub mod run;
+pub mod secret;
+pub mod tool;
+pub mod transcript;
+pub mod usage;
+
+pub use call::{CallReport, ProviderError, Purpose, StreamConfig, StreamDelta, StreamEvent};
+pub use cancel::{Cancel, Credit};
+pub use commit::{Batch, CommitReport};
+pub use config::{
+    CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, PermissionMode, QueueMode,
+    RetryConfig, ToolExecutionStrategy,
+};
+pub use entry::{Class, Durability, Entry, EntryBody, Opened};
+pub use event::{AgentEvent, Event};
+pub use ids::{
+    AgentId, CallId, EntryId, EventId, InputId, LoopId, MessageId, NodeId, PermissionId, Seq, SessionId, ToolCallId,
+    TurnId,
+};
+pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
+pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
+pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+pub use secret::Secret;
+pub use tool::{EffectClass, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult};
+pub use usage::Usage;

@@ -1,0 +1,117 @@
+//! A run: how it began, how it ended, what it was configured with.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::LimitHit;
+use crate::ids::EntryId;
+use crate::model::{ApiProtocol, ThinkingLevel};
+
+/// How a run relates to the ones before it. Tags are RFC 3339 UTC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ContinuationKind {
+    /// The first of its conversation.
+    Initial,
+    /// Goes on from where the conversation stands.
+    Default,
+    /// Does the last run again, from before its first response.
+    Rerun {
+        /// When it was asked for.
+        tag: String,
+    },
+    /// Explores another path.
+    Branch {
+        /// When it was asked for.
+        tag: String,
+        /// The entry to go on from; `None` is where the conversation stands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entry: Option<EntryId>,
+    },
+    /// Goes on after a compaction.
+    Compaction,
+}
+
+/// What caused a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TurnTrigger {
+    /// A user's prompt.
+    User,
+    /// A parent agent's task.
+    SubAgent,
+    /// Tool results, steering, a follow-up or a continued run.
+    Continuation,
+    /// A branch.
+    Branch,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The model was done.
+    Stop,
+    /// The model ran into its output limit.
+    Length,
+    /// The provider failed for good.
+    Error {
+        /// The provider's reason.
+        message: String,
+    },
+    /// Someone aborted it.
+    Aborted,
+    /// An execution limit stopped it.
+    Limit {
+        /// Which.
+        limit: LimitHit,
+    },
+    /// An input filter rejected the prompt.
+    Rejected {
+        /// Why.
+        reason: String,
+    },
+    /// A hook said no: `before_loop` or `before_turn`.
+    Halted {
+        /// Which hook, and why if it failed.
+        reason: String,
+    },
+}
+
+/// An answer to a question for permission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum PermissionDecision {
+    /// Do it.
+    Allow,
+    /// Don't; the model is told why.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What a run was configured with, for its record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopConfigSnapshot {
+    /// The model's id.
+    pub model: String,
+    /// The service.
+    pub provider: String,
+    /// The `{config}` segment of the loop id.
+    pub config_id: String,
+    /// The wire protocol.
+    pub api: ApiProtocol,
+    /// Where the service is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The context window, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// The output limit, where set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Reasoning.
+    pub thinking_level: ThinkingLevel,
+    /// Sampling temperature, where set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f32>,
+}
