@@ -1,0 +1,77 @@
+//! Failing on purpose, for tests: with the feature `fail-points` an actor can be made to panic when it takes a message
+//! of a given kind. Without it nothing of this is compiled in.
+
+/// Where an actor may be struck: at the top of its handler, with its kind and the message's name.
+#[cfg(not(feature = "fail-points"))]
+#[inline(always)]
+pub fn strike(_actor: &'static str, _message: &'static str) {}
+
+#[cfg(feature = "fail-points")]
+pub use armed::{arm, disarm, seen, strike};
+
+#[cfg(feature = "fail-points")]
+mod armed {
+    use std::collections::BTreeSet;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    #[derive(Default)]
+    struct Plan {
+        target: Option<(String, String)>,
+        /// How many messages of that kind pass unharmed first.
+        spare: u32,
+        struck: u32,
+        seen: BTreeSet<(&'static str, &'static str)>,
+    }
+
+    static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+    fn plan() -> MutexGuard<'static, Option<Plan>> {
+        PLAN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the next actor of this kind panic at a message of this name, after sparing `spare` of them.
+    pub fn arm(actor: &str, message: &str, spare: u32) {
+        let mut plan = plan();
+        let plan = plan.get_or_insert_default();
+        plan.target = Some((actor.to_owned(), message.to_owned()));
+        plan.spare = spare;
+        plan.struck = 0;
+    }
+
+    /// Lets everyone live again; says how often an actor was struck.
+    pub fn disarm() -> u32 {
+        plan().as_mut().map_or(0, |plan| {
+            plan.target = None;
+            plan.struck
+        })
+    }
+
+    /// Every kind of actor and message that has passed since the first call of [`arm`].
+    pub fn seen() -> Vec<(&'static str, &'static str)> {
+        plan().as_ref().map(|plan| plan.seen.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Panics if this is the actor and message that [`arm`] named.
+    pub fn strike(actor: &'static str, message: &'static str) {
+        let strikes = {
+            let mut plan = plan();
+            let Some(plan) = plan.as_mut() else { return };
+            plan.seen.insert((actor, message));
+            match &plan.target {
+                Some((a, m)) if a == actor && m == message && plan.spare > 0 => {
+                    plan.spare -= 1;
+                    false
+                }
+                Some((a, m)) if a == actor && m == message => {
+                    plan.target = None;
+                    plan.struck += 1;
+                    true
+                }
+                Some(_) | None => false,
+            }
+        };
+        if strikes {
+            panic!("{actor} was struck at {message}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Supervisors, restart budgets, stable addresses, admission and the live tree, on ractor.
+//!
+//! ractor reports a dead child and restarts nothing; this crate adds what a long-lived house needs. [`restart`] is
+//! pure: policies, budgets and backoff as values, with time and chance passed in. [`supervisor`] is the actor that
+//! lives by them. [`directory`] gives addresses that outlive actors, [`admission`] bounds what waits for one,
+//! [`tree`] shows what is alive, and [`selftest`] refuses a build in which none of this could work.
+//!
+//! It does no I/O but timers and tasks. It never drops a child silently, never restarts without a bound, never
+//! ends itself because a child keeps failing, never waits in a handler, and remembers nothing about a child that
+//! has ended.
+//!
+//! # Policy × exit
+//!
+//! | | finished ([`finish`]) | asked for (`Stop`, `Shutdown`) | failed: panic, error, start error, a stop nobody asked the supervisor for | killed, unasked |
+//! |---|---|---|---|---|
+//! | exit | [`Exit::Normal`] | [`Exit::Intended`] | [`Exit::Failed`] | [`Exit::Killed`] |
+//! | [`Restart::Permanent`] | restart | leave | restart | restart |
+//! | [`Restart::Transient`] | leave | leave | restart | restart |
+//! | [`Restart::Temporary`] | leave | leave | leave | leave |
+//!
+//! - *Restart*: after a pause that doubles, with jitter; when the [`RestartBudget`] is spent the child is *parked*
+//!   instead: down, listed, shown in the tree with the reason, started again by `Resume` with a fresh budget.
+//! - *Leave*: the child is forgotten; its id is free.
+//!
+//! | strategy | on *restart* also restarted | on *park* also parked |
+//! |---|---|---|
+//! | [`Strategy::OneForOne`] | nobody | nobody |
+//! | [`Strategy::OneForAll`] | all siblings | all siblings; resumed together |
+//! | [`Strategy::RestForOne`] | those added after it | those added after it; resumed together |
+//!
+//! Siblings are ended in reverse order and started in order; a temporary sibling that is ended is left. Only the
+//! child that failed pays from its budget.
+//!
+//! # Shutdown
+//!
+//! | | message at work | messages queued | `post_stop` | if it takes longer |
+//! |---|---|---|---|---|
+//! | [`Shutdown::Kill`] | dropped at its next await | dropped | no | – |
+//! | [`Shutdown::Stop`] | finished | dropped | yes | killed |
+//! | [`Shutdown::Drain`] | finished | all handled | yes | killed |
+//!
+//! What is still there [`KILL_GRACE`](child::KILL_GRACE) after a kill blocks its thread: it is given up with
+//! [`SupervisorError::Stuck`]. Such a handler may also hold up whatever its thread woke last, a supervisor included:
+//! blocking work belongs on the blocking pool. A supervisor that is stopped (`Shutdown`, or by its own supervisor) ends its
+//! children first, the last started first; one that is killed or crashes takes its children with it at once.
+
+pub mod admission;
+pub mod chaos;
+pub mod child;
+pub mod directory;
+pub mod restart;
+pub mod selftest;
+pub mod supervisor;
+pub mod tree;
+
+pub use admission::{Admission, Busy, Permit};
+pub use child::{ChildSpec, Shutdown, StartFn, finish, start_fn};
+pub use directory::{Absent, Directory};
+pub use restart::{Backoff, Decision, Exit, Ledger, Restart, RestartBudget};
+pub use selftest::{PanicAborts, unwinding};
+pub use supervisor::{
+    Census, Ending, Notice, NoticeFn, Strategy, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
+};
+pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};

@@ -1,0 +1,469 @@
+//! The supervisor's bookkeeping: what becomes of each child. Nothing here waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use ractor::{ActorCell, ActorId, ActorRef, RpcReplyPort};
+use tokio::time::{Instant, sleep};
+
+use super::close::{outcome, tell};
+use super::group::Group;
+use super::{
+    Census, Ending, Notice, NoticeFn, Report, StartReply, Step, StopReply, Strategy, SupervisorArgs, SupervisorError,
+    SupervisorMsg, answer,
+};
+use crate::child::{ChildSpec, Ended, Task, end};
+use crate::restart::{Decision, Exit, Ledger};
+use crate::tree::{NodeState, Tree, TreeNode};
+
+/// Everything a supervisor owns.
+pub struct State {
+    pub(super) myself: ActorRef<SupervisorMsg>,
+    pub(super) strategy: Strategy,
+    id: String,
+    pub(super) ending: Ending,
+    tree: Tree,
+    pub(super) notice: Option<NoticeFn>,
+    first: Vec<ChildSpec>,
+    since: Instant,
+    tokens: u64,
+    /// Children in the order in which they were added.
+    pub(super) order: BTreeMap<u64, Arc<str>>,
+    pub(super) children: HashMap<Arc<str>, Child>,
+    pub(super) alive: HashMap<ActorId, Arc<str>>,
+    starting: usize,
+    /// Exits that overtook the report of their start; empty whenever nothing starts.
+    early: HashMap<ActorId, Exit>,
+    pub(super) group: Option<Group>,
+    pub(super) closing: Vec<RpcReplyPort<()>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("id", &self.id).field("census", &self.census()).finish_non_exhaustive()
+    }
+}
+
+pub(super) struct Child {
+    id: Arc<str>,
+    pub(super) place: u64,
+    pub(super) spec: ChildSpec,
+    pub(super) node: TreeNode,
+    pub(super) phase: Phase,
+    ledger: Ledger,
+    restarts: u64,
+    /// Why it is being started again; `None` the first time.
+    pub(super) cause: Option<String>,
+    pub(super) asked: Option<StartReply>,
+}
+
+pub(super) enum Phase {
+    Starting {
+        token: u64,
+        _task: Task,
+    },
+    Alive {
+        cell: ActorCell,
+    },
+    /// Its end was asked for: the intent that tells this exit from a crash.
+    Ending {
+        cell: ActorCell,
+        token: u64,
+        then: Then,
+        _task: Arc<Task>,
+    },
+    /// Dead, to be started again when the pause is over.
+    Waiting {
+        token: u64,
+        _timer: Task,
+    },
+    /// Down until its group lets it start.
+    Held,
+    Parked {
+        /// The sibling whose spent budget took it along.
+        with: Option<Arc<str>>,
+    },
+}
+
+/// What becomes of a child when it has ended.
+pub(super) enum Then {
+    Leave(Vec<StopReply>),
+    Hold,
+    Park { reason: String, with: Arc<str> },
+}
+
+impl State {
+    pub(super) fn new(myself: ActorRef<SupervisorMsg>, args: SupervisorArgs) -> Self {
+        let SupervisorArgs { id, strategy, ending, tree, notice, children } = args;
+        Self {
+            myself,
+            strategy,
+            id,
+            ending,
+            tree,
+            notice,
+            first: children,
+            since: Instant::now(),
+            tokens: 0,
+            order: BTreeMap::new(),
+            children: HashMap::new(),
+            alive: HashMap::new(),
+            starting: 0,
+            early: HashMap::new(),
+            group: None,
+            closing: Vec::new(),
+        }
+    }
+
+    pub(super) fn start_first_children(&mut self) {
+        for spec in std::mem::take(&mut self.first) {
+            self.add(spec, None);
+        }
+    }
+
+    pub(super) fn add(&mut self, spec: ChildSpec, asked: Option<StartReply>) {
+        if self.children.contains_key(spec.id.as_str()) {
+            tracing::warn!(supervisor = self.id, child = spec.id, "a child with this id is already there");
+            if let Some(asked) = asked {
+                answer(asked, Err(SupervisorError::AlreadyThere { id: spec.id }));
+            }
+            return;
+        }
+        let id: Arc<str> = spec.id.as_str().into();
+        let place = self.token();
+        let node = self.tree.enter(id.clone(), spec.kind, Some(&self.id));
+        let child = Child {
+            id: id.clone(),
+            place,
+            spec,
+            node,
+            phase: Phase::Held,
+            ledger: Ledger::default(),
+            restarts: 0,
+            cause: None,
+            asked,
+        };
+        self.order.insert(place, id.clone());
+        self.children.insert(id.clone(), child);
+        match self.strategy {
+            Strategy::OneForOne => self.begin(&id),
+            Strategy::OneForAll | Strategy::RestForOne => self.join_group(place),
+        }
+    }
+
+    pub(super) fn stop(&mut self, id: &str, reply: StopReply) {
+        let Some(child) = self.children.get_mut(id) else {
+            return answer(reply, Err(SupervisorError::Unknown { id: id.to_owned() }));
+        };
+        match &mut child.phase {
+            Phase::Alive { cell } => {
+                let cell = cell.clone();
+                self.end_each(vec![(id.into(), cell, Then::Leave(vec![reply]))]);
+            }
+            Phase::Ending { then: Then::Leave(replies), .. } => replies.push(reply),
+            Phase::Ending { then: then @ (Then::Hold | Then::Park { .. }), .. } => *then = Then::Leave(vec![reply]),
+            Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. } => {
+                self.forget(id);
+                answer(reply, Ok(()));
+                self.advance();
+            }
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: &str, reply: StartReply) {
+        let Some(child) = self.children.get_mut(id) else {
+            return answer(reply, Err(SupervisorError::Unknown { id: id.to_owned() }));
+        };
+        let Phase::Parked { with } = &child.phase else {
+            return answer(reply, Err(SupervisorError::NotParked { id: id.to_owned() }));
+        };
+        let with = with.clone();
+        child.asked = Some(reply);
+        match self.strategy {
+            Strategy::OneForOne => {
+                self.renew(id);
+                self.begin(id);
+            }
+            Strategy::OneForAll | Strategy::RestForOne => self.resume_group(&with.unwrap_or_else(|| id.into())),
+        }
+    }
+
+    pub(super) fn census(&self) -> Census {
+        let parked = |child: &&Child| matches!(child.phase, Phase::Parked { .. });
+        Census {
+            children: self.children.len().max(self.order.len()),
+            actors: self.alive.len(),
+            starting: self.starting,
+            parked: self.children.values().filter(parked).count(),
+            pending: self.early.len() + self.group.as_ref().map_or(0, Group::len),
+        }
+    }
+
+    pub(super) fn report(&mut self, step: Step) {
+        match step {
+            Step::Started { id, token, result } => self.started(&id, token, result),
+            Step::Due { id, token } => match self.children.get(&id).map(|child| &child.phase) {
+                Some(Phase::Waiting { token: awaited, .. }) if *awaited == token => self.begin(&id),
+                Some(_) | None => {}
+            },
+            Step::Ended { id, token, how } => self.ended(&id, token, how),
+            Step::GroupDue { token } => self.group_due(token),
+        }
+    }
+
+    /// An actor that was linked to this supervisor has died.
+    pub(super) fn exited(&mut self, actor: ActorId, exit: Exit) {
+        let Some(id) = self.alive.get(&actor).cloned() else {
+            if self.starting > 0 {
+                self.early.insert(actor, exit);
+            }
+            return;
+        };
+        match self.children.get(&id).map(|child| &child.phase) {
+            // Asked for: the task that ends it reports.
+            Some(Phase::Ending { .. }) => {}
+            Some(Phase::Alive { .. }) => {
+                self.alive.remove(&actor);
+                self.settle(&id, &exit);
+            }
+            Some(Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. }) | None => {
+                self.alive.remove(&actor);
+            }
+        }
+    }
+
+    /// Starts a child that is down. The start runs in a task: it may wait, fail or panic.
+    pub(super) fn begin(&mut self, id: &str) {
+        let token = self.token();
+        let Some(child) = self.children.get_mut(id) else { return };
+        child.node.set_state(NodeState::Starting);
+        let (id, start) = (child.id.clone(), child.spec.start.clone());
+        let myself = self.myself.clone();
+        let task = Task::spawn(async move {
+            let above = myself.get_cell();
+            let start = AssertUnwindSafe(async move { start(above).await }).catch_unwind();
+            let result = start.await.unwrap_or_else(|panic| Err(panic_text(&*panic)));
+            let _ = myself.send_message(SupervisorMsg::Report(Report(Step::Started { id, token, result })));
+        });
+        child.phase = Phase::Starting { token, _task: task };
+        self.starting += 1;
+    }
+
+    fn started(&mut self, id: &str, token: u64, result: Result<ActorCell, String>) {
+        let child = self.children.get_mut(id);
+        let child =
+            child.filter(|child| matches!(child.phase, Phase::Starting { token: awaited, .. } if awaited == token));
+        let Some(child) = child else {
+            // Stopped before it was up: whatever came of it is nobody's.
+            if let Ok(cell) = result {
+                self.early.remove(&cell.get_id());
+                cell.unlink(self.myself.get_cell());
+                cell.kill();
+            }
+            return;
+        };
+        match result {
+            Ok(cell) => {
+                let actor = cell.get_id();
+                child.phase = Phase::Alive { cell: cell.clone() };
+                child.node.started();
+                let asked = child.asked.take();
+                let id = child.id.clone();
+                let notice = match child.cause.take() {
+                    None => Notice::Started { id: id.clone() },
+                    Some(reason) => {
+                        child.restarts += 1;
+                        child.node.set_restarts(child.restarts);
+                        Notice::Restarted { id: id.clone(), reason, restarts: child.restarts }
+                    }
+                };
+                self.alive.insert(actor, id);
+                let early = self.early.remove(&actor);
+                self.one_start_less();
+                self.tell(notice);
+                if let Some(asked) = asked {
+                    answer(asked, Ok(cell));
+                }
+                if let Some(exit) = early {
+                    self.exited(actor, exit);
+                }
+            }
+            Err(reason) => {
+                if let Some(asked) = child.asked.take() {
+                    answer(asked, Err(SupervisorError::StartFailed { id: id.to_owned(), reason: reason.clone() }));
+                }
+                child.phase = Phase::Held;
+                self.one_start_less();
+                self.settle(id, &Exit::Failed(format!("it did not start: {reason}")));
+            }
+        }
+        self.advance();
+    }
+
+    /// Decides what becomes of a child whose actor is gone.
+    fn settle(&mut self, id: &str, exit: &Exit) {
+        let (now, roll) = (self.since.elapsed(), fastrand::f64());
+        let Some(child) = self.children.get_mut(id) else { return };
+        child.phase = Phase::Held;
+        match child.ledger.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
+            Decision::Leave => {
+                self.forget(id);
+                self.advance();
+            }
+            Decision::Restart { after } => match self.strategy {
+                Strategy::OneForOne => {
+                    child.cause = Some(exit.to_string());
+                    child.node.set_state(NodeState::Restarting);
+                    self.tokens += 1;
+                    let (id, token) = (child.id.clone(), self.tokens);
+                    let timer = later(&self.myself, after, Step::Due { id, token });
+                    child.phase = Phase::Waiting { token, _timer: timer };
+                }
+                Strategy::OneForAll | Strategy::RestForOne => self.restart_group(id, after, &exit.to_string()),
+            },
+            Decision::Park { reason } => match self.strategy {
+                Strategy::OneForOne => self.park(id, reason, None),
+                Strategy::OneForAll | Strategy::RestForOne => self.park_group(id, reason),
+            },
+        }
+    }
+
+    /// Ends living children one after the other, in the order given, and does with each what comes `then`.
+    pub(super) fn end_each(&mut self, these: Vec<(Arc<str>, ActorCell, Then)>) {
+        let token = self.token();
+        let plan: Vec<_> = these
+            .iter()
+            .filter_map(|(id, cell, _)| Some((id.clone(), cell.clone(), self.children.get(id)?.spec.shutdown)))
+            .collect();
+        let myself = self.myself.clone();
+        let task = Arc::new(Task::spawn(async move {
+            for (id, cell, shutdown) in plan {
+                let how = end(cell, shutdown).await;
+                let _ = myself.send_message(SupervisorMsg::Report(Report(Step::Ended { id, token, how })));
+            }
+        }));
+        for (id, cell, then) in these {
+            if let Some(child) = self.children.get_mut(&id) {
+                child.phase = Phase::Ending { cell, token, then, _task: task.clone() };
+            }
+        }
+    }
+
+    fn ended(&mut self, id: &str, token: u64, how: Ended) {
+        let Some(child) = self.children.get_mut(id) else { return };
+        match std::mem::replace(&mut child.phase, Phase::Held) {
+            Phase::Ending { cell, token: awaited, then, .. } if awaited == token => {
+                let place = child.place;
+                self.alive.remove(&cell.get_id());
+                if how == Ended::Stuck {
+                    cell.unlink(self.myself.get_cell());
+                }
+                let outcome = outcome(id, how);
+                match then {
+                    Then::Hold => {}
+                    Then::Park { reason, with } => self.park(id, reason, Some(with)),
+                    Then::Leave(replies) => {
+                        self.forget(id);
+                        for reply in replies {
+                            answer(reply, outcome.clone());
+                        }
+                    }
+                }
+                self.left_group(place);
+                self.advance();
+            }
+            other => child.phase = other,
+        }
+    }
+
+    /// Lists a child that is down as parked.
+    pub(super) fn park(&mut self, id: &str, reason: String, with: Option<Arc<str>>) {
+        let Some(child) = self.children.get_mut(id) else { return };
+        let was = std::mem::replace(&mut child.phase, Phase::Parked { with });
+        child.node.set_state(NodeState::Parked { reason: reason.clone() });
+        let (asked, id) = (child.asked.take(), child.id.clone());
+        if let Phase::Starting { .. } = was {
+            self.one_start_less();
+        }
+        self.tell(Notice::Parked { id: id.clone(), reason: reason.clone() });
+        if let Some(asked) = asked {
+            answer(asked, Err(SupervisorError::StartFailed { id: id.to_string(), reason }));
+        }
+    }
+
+    /// Gives a parked child a fresh budget.
+    pub(super) fn renew(&mut self, id: &str) {
+        if let Some(child) = self.children.get_mut(id) {
+            child.ledger.reset();
+            child.cause = Some("resumed".to_owned());
+            child.phase = Phase::Held;
+        }
+    }
+
+    /// Takes a child whose start is under way back to being down.
+    pub(super) fn hold(&mut self, id: &str) {
+        if let Some(child) = self.children.get_mut(id)
+            && let Phase::Starting { .. } = std::mem::replace(&mut child.phase, Phase::Held)
+        {
+            self.one_start_less();
+        }
+    }
+
+    /// Removes every trace of a child that is down.
+    fn forget(&mut self, id: &str) {
+        let Some(mut child) = self.children.remove(id) else { return };
+        self.order.remove(&child.place);
+        let (asked, id) = (child.asked.take(), child.id.clone());
+        if let Phase::Starting { .. } = child.phase {
+            self.one_start_less();
+        }
+        drop(child);
+        shrink(&mut self.children);
+        shrink(&mut self.alive);
+        self.tell(Notice::Ended { id: id.clone() });
+        if let Some(asked) = asked {
+            answer(asked, Err(SupervisorError::StoppedFirst { id: id.to_string() }));
+        }
+    }
+
+    pub(super) fn token(&mut self) -> u64 {
+        self.tokens += 1;
+        self.tokens
+    }
+
+    fn one_start_less(&mut self) {
+        self.starting = self.starting.saturating_sub(1);
+        if self.starting == 0 {
+            self.early = HashMap::new();
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        tell(self.notice.as_ref(), notice);
+    }
+}
+
+/// Reports `step` after a pause.
+pub(super) fn later(to: &ActorRef<SupervisorMsg>, after: Duration, step: Step) -> Task {
+    let to = to.clone();
+    Task::spawn(async move {
+        sleep(after).await;
+        let _ = to.send_message(SupervisorMsg::Report(Report(step)));
+    })
+}
+
+/// Gives memory back when most of a big map has gone, at a cost that stays constant per removal.
+fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > 1_024 && map.len() < map.capacity() / 8 {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("its start panicked: {}", text.unwrap_or("no message"))
+}
