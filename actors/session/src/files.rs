@@ -1,0 +1,476 @@
+//! Journals as files: `sessions/<2 hex>/<id>.journal`, shared by several processes.
+//!
+//! A record is one `write(2)`; if it fails, the file is cut back to the last whole batch and takes no more until it is
+//! loaded again. A failed flush is final in the same way, and the next load writes the file anew, since a kernel may
+//! drop what it could not flush and still show it. Which process may write is `ownership.rs`.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use playhouse_protocol::entry::FORMAT_VERSION;
+use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+
+use crate::disk::Disk;
+use crate::fail::DefaultDisk;
+use crate::folder::{self, Made, NO_FOLLOW, Paths};
+use crate::journal::{Descriptors, Journal, Presence};
+use crate::listing;
+use crate::ownership::{Claim, Holder, Owners, read_record};
+use crate::record::encode;
+use crate::recovery;
+use crate::scan::Scan;
+use crate::store::{Loaded, Store, StoreError, Sync, Take};
+use crate::summary::SessionSummary;
+
+/// How a [`FileStore`] is opened.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// The process's name among those that share the directory: new for every process. A random one by default.
+    pub node: Option<NodeId>,
+    /// How many journals are kept open at once.
+    pub open_files: usize,
+    /// How records reach the disk.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self { node: None, open_files: 512, disk: Arc::new(DefaultDisk) }
+    }
+}
+
+type Slot = Arc<Mutex<Option<Journal>>>;
+
+/// Journals in a data directory.
+#[derive(Debug)]
+pub struct FileStore {
+    data_dir: PathBuf,
+    sessions: PathBuf,
+    owners: Owners,
+    disk: Arc<dyn Disk>,
+    /// The journals of sessions that are in use; an agent that rests is not among them.
+    slots: Mutex<HashMap<SessionId, Slot>>,
+    descriptors: Mutex<Descriptors>,
+    /// Journals whose flush failed: what the kernel shows of them may not be on the disk.
+    suspects: Mutex<HashSet<SessionId>>,
+}
+
+impl FileStore {
+    /// Opens a data directory, making it if need be, and takes a place among the processes that share it.
+    pub fn open(data_dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        Self::open_with(data_dir, FileOptions::default())
+    }
+
+    /// As [`FileStore::open`], with options.
+    pub fn open_with(data_dir: impl Into<PathBuf>, options: FileOptions) -> Result<Self, StoreError> {
+        let data_dir = data_dir.into();
+        folder::ensure_all(&data_dir)?;
+        let (sessions, owners) = (data_dir.join("sessions"), data_dir.join("owners"));
+        folder::ensure(&sessions)?;
+        folder::ensure(&owners)?;
+        folder::check_writable(&sessions)?;
+        let node = options.node.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string().into());
+        Ok(Self {
+            owners: Owners::open(owners, node)?,
+            disk: options.disk,
+            slots: Mutex::default(),
+            descriptors: Mutex::new(Descriptors::new(options.open_files)),
+            suspects: Mutex::default(),
+            data_dir,
+            sessions,
+        })
+    }
+
+    /// This process's name among those that share the directory.
+    pub fn node(&self) -> &NodeId {
+        self.owners.node()
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Nodes that died without order. Whoever cleans up after them calls [`FileStore::bury`] when done.
+    pub fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.owners.dead_nodes()
+    }
+
+    /// Forgets a dead node: removes its lock file.
+    pub fn bury(&self, node: &NodeId) -> Result<(), StoreError> {
+        self.owners.bury(node)
+    }
+
+    /// The live process that holds a session, this one included.
+    pub fn holder(&self, session: &SessionId) -> Result<Option<Holder>, StoreError> {
+        self.owners.holder(read_record(&self.paths(session).owner)?.as_ref())
+    }
+
+    /// How many journals are open.
+    pub fn open_files(&self) -> usize {
+        lock(&self.descriptors).len()
+    }
+
+    fn paths(&self, session: &SessionId) -> Paths {
+        Paths::of(&self.sessions, session)
+    }
+
+    fn slot(&self, session: &SessionId) -> Slot {
+        lock(&self.slots).entry(session.clone()).or_default().clone()
+    }
+
+    fn load_owned(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let loaded = self.load_into(session, &mut lock_journal(&self.slot(session)));
+        if loaded.is_err() {
+            self.forget(session);
+        }
+        loaded
+    }
+
+    fn load_into(&self, session: &SessionId, slot: &mut Option<Journal>) -> Result<Loaded, StoreError> {
+        *slot = None;
+        lock(&self.descriptors).forget(session);
+        let paths = self.paths(session);
+        folder::check_if_there(&paths.folder)?;
+        recovery::refuse_newer(&paths.journal)?;
+        let mut epoch = match self.owners.claim(session, &paths.owner, &paths.journal)? {
+            Claim::Ours(epoch) => epoch,
+            Claim::Never => {
+                *slot = Some(Journal::empty(1, Presence::Nothing));
+                return Ok(Loaded { entries: Vec::new(), epoch: 1, damage: Vec::new() });
+            }
+        };
+        if lock(&self.suspects).contains(session) {
+            recovery::write_anew(&paths)?;
+            lock(&self.suspects).remove(session);
+        }
+        let Some(file) = open_existing(&paths.journal)? else {
+            *slot = Some(Journal::empty(epoch, Presence::Claimed));
+            return Ok(Loaded { entries: Vec::new(), epoch, damage: Vec::new() });
+        };
+        let scan = Scan::read(BufReader::with_capacity(1 << 16, &file))
+            .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
+        if let Some(version) = scan.newer {
+            return Err(StoreError::NewerFormat { path: paths.journal, version, supported: FORMAT_VERSION });
+        }
+        if scan.epoch > epoch {
+            let higher = scan.epoch.saturating_add(1);
+            self.owners.raise(session, &paths.owner, epoch, higher)?;
+            epoch = higher;
+        }
+        let kept_aside = recovery::cut_tail(&paths, &file, &scan)?;
+        let mut journal = Journal::empty(epoch, Presence::File);
+        journal.next_seq = scan.last_seq.saturating_add(1);
+        journal.len = scan.good_end;
+        journal.unflushed = scan.good_end > 0;
+        for (seq, entry) in &scan.entries {
+            journal.recent.push(entry.id.clone(), *seq);
+        }
+        *slot = Some(journal);
+        lock(&self.descriptors).put(session, Arc::new(file));
+        let tail = kept_aside.and_then(|path| scan.tail(Some(path)));
+        let damage = scan.damage.into_iter().chain(tail).collect();
+        Ok(Loaded { entries: scan.entries, epoch, damage })
+    }
+
+    fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let paths = self.paths(session);
+        folder::check_if_there(&paths.folder)?;
+        let file = folder::open_to_read(&paths.journal)?;
+        let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
+        let scan = Scan::read(BufReader::with_capacity(1 << 16, &file))
+            .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
+        if let Some(version) = scan.newer {
+            return Err(StoreError::NewerFormat { path: paths.journal, version, supported: FORMAT_VERSION });
+        }
+        // What a live owner is writing right now is no damage.
+        let tail = match self.holder(session)? {
+            Some(_) => None,
+            None => scan.tail(None),
+        };
+        let damage = scan.damage.into_iter().chain(tail).collect();
+        Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
+    }
+
+    /// The journal's file, from the open ones, else from the disk, else new.
+    fn file(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<Arc<File>, StoreError> {
+        if let Some(file) = lock(&self.descriptors).get(session) {
+            return Ok(file);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
+        options.create_new(journal.presence != Presence::File);
+        let opened = options.open(&paths.journal).map_err(|e| StoreError::io("open", &paths.journal, &e))?;
+        journal.presence = Presence::File;
+        let file = Arc::new(opened);
+        lock(&self.descriptors).put(session, file.clone());
+        Ok(file)
+    }
+
+    fn write(
+        &self,
+        session: &SessionId,
+        journal: &mut Journal,
+        entries: &[Arc<Entry>],
+    ) -> Result<Vec<Seq>, StoreError> {
+        let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
+        let mut seqs = Vec::with_capacity(entries.len());
+        let mut next = journal.next_seq;
+        for entry in entries {
+            let repeated = || fresh.iter().find(|(other, _)| other.id == entry.id).map(|(_, seq)| *seq);
+            let seq = match journal.recent.get(&entry.id).or_else(repeated) {
+                Some(seq) => seq,
+                None => {
+                    fresh.push((entry, Seq(next)));
+                    next += 1;
+                    Seq(next - 1)
+                }
+            };
+            seqs.push(seq);
+        }
+        if fresh.is_empty() {
+            return Ok(seqs);
+        }
+        let paths = self.paths(session);
+        let epoch = journal.epoch;
+        if journal.presence == Presence::Nothing {
+            if folder::ensure(&paths.folder)? == Made::Now {
+                folder::sync(&self.sessions)?;
+            }
+            self.owners.claim_new(session, &paths.owner, epoch)?;
+            journal.presence = Presence::Claimed;
+        }
+        let file = self.file(session, &paths, journal)?;
+        self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
+        let found = file.metadata().map_err(|e| StoreError::io("look at", &paths.journal, &e))?;
+        if found.len() != journal.len || found.nlink() == 0 {
+            let found = if found.nlink() == 0 { 0 } else { found.len() };
+            return Err(StoreError::Changed { path: paths.journal, expected: journal.len, found });
+        }
+        let mut line = Vec::new();
+        let mut len = journal.len;
+        for (entry, seq) in &fresh {
+            line.clear();
+            let written = encode(*seq, epoch, entry, &mut line)
+                .map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })
+                .and_then(|()| self.write_record(&file, &line, &paths.journal));
+            if let Err(error) = written {
+                // Should this fail too, the next load cuts what is torn.
+                let _ = file.set_len(journal.len);
+                return Err(error);
+            }
+            len += line.len() as u64;
+        }
+        journal.unflushed = true;
+        // Whoever took over between the check above and the writes has not seen them: then they don't count.
+        self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
+        journal.len = len;
+        journal.next_seq = next;
+        for (entry, seq) in fresh {
+            journal.recent.push(entry.id.clone(), seq);
+        }
+        Ok(seqs)
+    }
+
+    /// One record, one `write(2)`: never a second one for the rest, which could land after someone else's bytes.
+    fn write_record(&self, file: &File, line: &[u8], path: &Path) -> Result<(), StoreError> {
+        loop {
+            return match self.disk.write(file, line) {
+                Ok(written) if written == line.len() => Ok(()),
+                Ok(written) => Err(StoreError::Io {
+                    doing: "append a record",
+                    path: path.to_owned(),
+                    reason: format!("only {written} of {} bytes were written; see that there is space", line.len()),
+                }),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => Err(StoreError::io("append a record", path, &e)),
+            };
+        }
+    }
+
+    fn flush_journal(&self, session: &SessionId, journal: &mut Journal) -> Result<(), StoreError> {
+        if journal.presence != Presence::File || !(journal.unflushed || journal.folder_unflushed) {
+            return Ok(());
+        }
+        let paths = self.paths(session);
+        let file = self.file(session, &paths, journal)?;
+        let flushed = match journal.unflushed {
+            true => self.disk.flush(&file).map_err(|e| e.to_string()),
+            false => Ok(()),
+        };
+        let named = flushed.and_then(|()| match journal.folder_unflushed {
+            true => folder::sync(&paths.folder).map_err(|e| e.to_string()),
+            false => Ok(()),
+        });
+        if let Err(reason) = named {
+            lock(&self.suspects).insert(session.clone());
+            return Err(StoreError::FlushFailed { path: paths.journal, reason });
+        }
+        journal.unflushed = false;
+        journal.folder_unflushed = false;
+        Ok(())
+    }
+
+    /// Runs `work` on a loaded journal that is ours under `epoch`; what fails, fails for all that follow. `refuses`
+    /// says which earlier failures stand in the way.
+    fn with_journal<T>(
+        &self,
+        session: &SessionId,
+        epoch: u64,
+        refuses: impl FnOnce(&StoreError) -> bool,
+        work: impl FnOnce(&mut Journal) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let slot = lock(&self.slots).get(session).cloned();
+        let not_loaded = || StoreError::NotLoaded { session: session.clone() };
+        let slot = slot.ok_or_else(not_loaded)?;
+        let mut slot = lock_journal(&slot);
+        let journal = slot.as_mut().ok_or_else(not_loaded)?;
+        if let Some(error) = journal.broken.as_ref().filter(|error| refuses(error)) {
+            return Err(error.clone());
+        }
+        if journal.epoch != epoch {
+            return Err(StoreError::Fenced { session: session.clone(), epoch });
+        }
+        let done = work(journal);
+        if let Err(error) = &done {
+            journal.broken = Some(error.clone());
+        }
+        done
+    }
+
+    fn forget(&self, session: &SessionId) {
+        let slot = self.slot(session);
+        *lock_journal(&slot) = None;
+        lock(&self.descriptors).forget(session);
+        // Two are the map's and ours: nobody else has it, and nobody can get it while the map is locked.
+        let mut slots = lock(&self.slots);
+        if Arc::strong_count(&slot) == 2 {
+            slots.remove(session);
+        }
+    }
+}
+
+impl Store for FileStore {
+    fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
+        match take {
+            Take::Own => self.load_owned(session),
+            Take::Peek => self.peek(session),
+        }
+    }
+
+    fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
+        let slot = lock(&self.slots).get(session).cloned();
+        if let Some(journal) = slot.as_ref().map(|slot| lock_journal(slot)).as_deref().and_then(Option::as_ref) {
+            return match &journal.broken {
+                Some(error) => Err(error.clone()),
+                None => Ok(journal.epoch),
+            };
+        }
+        self.load_owned(session).map(|loaded| loaded.epoch)
+    }
+
+    fn append(
+        &self,
+        session: &SessionId,
+        epoch: u64,
+        entries: &[Arc<Entry>],
+        sync: Sync,
+    ) -> Result<Vec<Seq>, StoreError> {
+        self.with_journal(
+            session,
+            epoch,
+            |_| true,
+            |journal| {
+                let seqs = self.write(session, journal, entries)?;
+                match sync {
+                    Sync::Kernel => {}
+                    Sync::Disk => self.flush_journal(session, journal)?,
+                }
+                Ok(seqs)
+            },
+        )
+    }
+
+    fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
+        // A batch that could not be written does not take away what was written before it.
+        let refuses = |error: &StoreError| {
+            !matches!(error, StoreError::DiskFull { .. } | StoreError::Io { .. } | StoreError::Unencodable { .. })
+        };
+        self.with_journal(session, epoch, refuses, |journal| self.flush_journal(session, journal))
+    }
+
+    fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
+        listing::list(&self.sessions, |session| self.holder(session))
+    }
+
+    fn remove(&self, session: &SessionId) -> Result<(), StoreError> {
+        let paths = self.paths(session);
+        let slot = self.slot(session);
+        let mut journal = lock_journal(&slot);
+        let removed = self.owners.exclusively(|| {
+            if let Some(record) = read_record(&paths.owner)? {
+                self.owners.refuse_if_held(session, &record)?;
+            }
+            if !folder::exists(&paths.journal)? {
+                return Err(StoreError::Unknown { session: session.clone() });
+            }
+            folder::remove_if_there(&paths.journal)?;
+            for torn in recovery::torn_files(&paths)? {
+                folder::remove_if_there(&torn)?;
+            }
+            folder::remove_if_there(&paths.owner)?;
+            folder::sync(&paths.folder)
+        });
+        if removed.is_ok() {
+            *journal = None;
+            lock(&self.suspects).remove(session);
+        }
+        let unused = journal.is_none();
+        drop(journal);
+        drop(slot);
+        if unused {
+            self.forget(session);
+        }
+        removed
+    }
+
+    fn rest(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.forget(session);
+        Ok(())
+    }
+
+    fn release(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.forget(session);
+        let record = self.paths(session).owner;
+        match fs::symlink_metadata(&record) {
+            Ok(_) => self.owners.give_up(&record),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
+    match OpenOptions::new().read(true).append(true).custom_flags(NO_FOLLOW).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(StoreError::io("open", path, &e)),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a journal. One that was being changed when its thread panicked is forgotten: the file is the truth.
+fn lock_journal(slot: &Mutex<Option<Journal>>) -> MutexGuard<'_, Option<Journal>> {
+    slot.lock().unwrap_or_else(|poisoned| {
+        let mut slot_guard = poisoned.into_inner();
+        *slot_guard = None;
+        slot.clear_poison();
+        slot_guard
+    })
+}

@@ -1,0 +1,135 @@
+//! Folders and paths of a data directory: made private, never through a link, with errors that name the path.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use playhouse_protocol::SessionId;
+
+use crate::store::StoreError;
+
+/// Refuses to open a symbolic link.
+pub(crate) const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+
+/// Whether a folder was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    Now,
+    Before,
+}
+
+/// Where a session's files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    pub folder: PathBuf,
+    pub journal: PathBuf,
+    pub owner: PathBuf,
+}
+
+impl Paths {
+    pub fn of(sessions: &Path, session: &SessionId) -> Self {
+        let folder = sessions.join(format!("{:02x}", stable_hash(session) & 0xff));
+        let journal = folder.join(format!("{session}.journal"));
+        let owner = folder.join(format!("{session}.owner"));
+        Self { folder, journal, owner }
+    }
+
+    /// Where the n-th torn tail is kept.
+    pub fn torn(&self, n: u32) -> PathBuf {
+        self.journal.with_extension(format!("journal.torn-{n}"))
+    }
+}
+
+/// A hash that is the same in every build and on every machine: paths depend on it.
+pub(crate) fn stable_hash(session: &SessionId) -> u32 {
+    crc32fast::hash(session.as_str().as_bytes())
+}
+
+/// Makes a private folder, or accepts one that is there; never a link or anything else.
+pub(crate) fn ensure(path: &Path) -> Result<Made, StoreError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(Made::Now),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => check(path).map(|()| Made::Before),
+        Err(e) => Err(StoreError::io("create the folder", path, &e)),
+    }
+}
+
+/// As [`ensure`], with the folders above it.
+pub(crate) fn ensure_all(path: &Path) -> Result<(), StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => check(path),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(parent)
+                    .map_err(|e| StoreError::io("create the folder", parent, &e))?;
+            }
+            ensure(path).map(|_| ())
+        }
+        Err(e) => Err(StoreError::io("look at", path, &e)),
+    }
+}
+
+/// Fails if something other than a folder is there; nothing at all is fine.
+pub(crate) fn check_if_there(path: &Path) -> Result<(), StoreError> {
+    match exists(path)? {
+        true => check(path),
+        false => Ok(()),
+    }
+}
+
+fn check(path: &Path) -> Result<(), StoreError> {
+    let meta = fs::symlink_metadata(path).map_err(|e| StoreError::io("look at", path, &e))?;
+    if meta.file_type().is_symlink() {
+        return Err(StoreError::Symlink { path: path.to_owned() });
+    }
+    if !meta.is_dir() {
+        return Err(StoreError::NotAFolder { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// Whether something is there; a link that leads nowhere counts.
+pub(crate) fn exists(path: &Path) -> Result<bool, StoreError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(StoreError::io("look at", path, &e)),
+    }
+}
+
+/// Removes a file; one that is not there is removed already.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(StoreError::io("remove", path, &e)),
+    }
+}
+
+/// Opens a file to read it, if it is there; never through a link.
+pub(crate) fn open_to_read(path: &Path) -> Result<Option<File>, StoreError> {
+    match OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(StoreError::io("open", path, &e)),
+    }
+}
+
+/// Makes names in a folder survive a power cut.
+pub(crate) fn sync(path: &Path) -> Result<(), StoreError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(|e| StoreError::io("flush the folder", path, &e))
+}
+
+/// Fails with the reason if nothing can be made in a folder.
+pub(crate) fn check_writable(path: &Path) -> Result<(), StoreError> {
+    let probe = path.join(format!(".writable-{}", uuid::Uuid::new_v4().simple()));
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&probe)
+        .and_then(|()| fs::remove_dir(&probe))
+        .map_err(|e| StoreError::io("write to", path, &e))
+}

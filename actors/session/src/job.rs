@@ -1,0 +1,334 @@
+//! One group of a Writer's work, done on a blocking thread: write all, flush once per journal, report.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use playhouse_protocol::{Batch, Class, CommitReport, Durability, SessionId};
+use ractor::{DerivedActorRef, RpcReplyPort};
+
+use crate::fail;
+use crate::memory::MemoryStore;
+use crate::store::{Loaded, Store, StoreError, Sync, Take};
+
+/// Counts a message from its arrival to its answer.
+#[derive(Debug)]
+pub(crate) struct Ticket(Arc<AtomicUsize>);
+
+impl Ticket {
+    pub fn new(depth: Arc<AtomicUsize>) -> Self {
+        depth.fetch_add(1, Ordering::Relaxed);
+        Self(depth)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A batch that waits.
+#[derive(Debug)]
+pub(crate) struct Append {
+    pub session: SessionId,
+    pub durability: Durability,
+    pub batch: Batch,
+    pub reply: DerivedActorRef<CommitReport>,
+    pub ticket: Ticket,
+}
+
+/// Anything that is no append.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Load(SessionId, RpcReplyPort<Result<Loaded, StoreError>>),
+    Rest(SessionId),
+    Release(SessionId),
+    Remove(SessionId, RpcReplyPort<Result<(), StoreError>>),
+    Settle(RpcReplyPort<()>),
+}
+
+impl Control {
+    fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Load(session, _) | Self::Rest(session) | Self::Release(session) | Self::Remove(session, _) => {
+                Some(session)
+            }
+            Self::Settle(_) => None,
+        }
+    }
+}
+
+/// What waits in a Writer's queue.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Append(Append),
+    Control(Control, Ticket),
+}
+
+/// Takes from the queue what one job can do: its appends are done first, then the rest. A session's messages keep
+/// their order: an append after a control message waits for the next job, and so does all that follows it.
+pub(crate) fn take_job(queue: &mut VecDeque<Work>) -> (Vec<Append>, Vec<(Control, Ticket)>) {
+    let (mut appends, mut controls) = (Vec::new(), Vec::new());
+    let (mut controlled, mut waiting) = (HashSet::new(), HashSet::new());
+    let mut left = VecDeque::new();
+    for work in queue.drain(..) {
+        match work {
+            Work::Append(append) if controlled.contains(&append.session) => {
+                waiting.insert(append.session.clone());
+                left.push_back(Work::Append(append));
+            }
+            Work::Append(append) => appends.push(append),
+            Work::Control(control, ticket) => {
+                let waits = match control.session() {
+                    Some(session) => waiting.contains(session),
+                    None => !left.is_empty(),
+                };
+                if waits {
+                    left.push_back(Work::Control(control, ticket));
+                } else {
+                    controlled.extend(control.session().cloned());
+                    controls.push((control, ticket));
+                }
+            }
+        }
+    }
+    *queue = left;
+    (appends, controls)
+}
+
+/// Reports that the Writer is to deliver. They go through it so that a dead Writer reports nothing: its agents have
+/// sent the batches again by then.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(Mutex<Vec<(Append, CommitReport)>>);
+
+impl Outbox {
+    fn put(&self, reports: &mut Vec<(Append, CommitReport)>) {
+        lock(&self.0).append(reports);
+    }
+
+    /// Sends what is there. Agents that are gone don't need theirs.
+    pub fn deliver(&self) {
+        let reports = std::mem::take(&mut *lock(&self.0));
+        for (Append { reply, ticket, .. }, report) in reports {
+            // No longer counted when its sender hears of it.
+            drop(ticket);
+            let _ = reply.send_message(report);
+        }
+    }
+}
+
+/// Where a session's journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Store,
+    Memory,
+}
+
+/// What a shard knows of a session.
+#[derive(Clone, Debug)]
+enum Standing {
+    /// Loaded and empty: its first append decides where it is kept.
+    Empty { epoch: u64 },
+    /// Appends go there.
+    Ready { place: Place, epoch: u64 },
+    /// Something failed: nothing is accepted until the session is loaded.
+    Refused(StoreError),
+}
+
+/// What a shard knows of its sessions: those loaded or appended to, until they rest. A job holds the lock while it
+/// runs, so two jobs of one shard never run at once, even when a Writer died and its successor started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shard(Arc<Mutex<HashMap<SessionId, Standing>>>);
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Standing>> {
+        self.0.lock().unwrap_or_else(|poisoned| {
+            // A job panicked. What it was sure of is asked of the store again; what was refused stays refused.
+            let mut standings = poisoned.into_inner();
+            standings.retain(|_, standing| matches!(standing, Standing::Refused(_)));
+            self.0.clear_poison();
+            standings
+        })
+    }
+}
+
+/// One group of work.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub store: Arc<dyn Store>,
+    pub memory: Arc<MemoryStore>,
+    pub shard: Shard,
+    pub outbox: Arc<Outbox>,
+    pub gone: Arc<AtomicBool>,
+    pub appends: Vec<Append>,
+    pub controls: Vec<(Control, Ticket)>,
+}
+
+impl Job {
+    /// Does the work; `progress` is called whenever there are reports in the outbox.
+    pub fn run(mut self, progress: &dyn Fn()) {
+        let shard = self.shard.clone();
+        let mut standings = shard.lock();
+        let (mut reports, mut waiting) = (Vec::new(), Vec::new());
+        // Sessions whose reports wait for a flush, in the order of their first.
+        let mut unflushed: Vec<(SessionId, u64)> = Vec::new();
+        for append in std::mem::take(&mut self.appends) {
+            if self.gone.load(Ordering::SeqCst) {
+                return;
+            }
+            let session = append.session.clone();
+            let done = self.append(&append, &mut standings);
+            let report = match &done {
+                Ok((_, seqs)) => {
+                    CommitReport::Committed { session: session.clone(), batch: append.batch.number, seqs: seqs.clone() }
+                }
+                Err(error) => failed(&append, error),
+            };
+            let waits = unflushed.iter().any(|(other, _)| *other == session);
+            match done {
+                Ok((Some(epoch), _)) if !waits => unflushed.push((session, epoch)),
+                // Reports of one session keep their order, so what follows a batch that waits also waits.
+                Ok(_) if waits => {}
+                Err(_) if waits => {}
+                Ok(_) | Err(_) => {
+                    reports.push((append, report));
+                    continue;
+                }
+            }
+            waiting.push((append, report));
+        }
+        if !reports.is_empty() {
+            self.outbox.put(&mut reports);
+            progress();
+        }
+        for (session, epoch) in unflushed {
+            let Err(error) = self.store.flush(&session, epoch) else { continue };
+            for (append, report) in waiting.iter_mut().filter(|(append, _)| append.session == session) {
+                *report = failed(append, &error);
+            }
+            standings.insert(session, Standing::Refused(error));
+        }
+        fail::job_flushed();
+        if !waiting.is_empty() {
+            self.outbox.put(&mut waiting);
+            progress();
+        }
+        for (control, ticket) in std::mem::take(&mut self.controls) {
+            if self.gone.load(Ordering::SeqCst) {
+                return;
+            }
+            self.control(control, ticket, &mut standings);
+        }
+    }
+
+    /// Writes a batch. Answers the epoch to flush with, if its class and durability ask for a flush.
+    #[allow(clippy::type_complexity)]
+    fn append(
+        &self,
+        append: &Append,
+        standings: &mut HashMap<SessionId, Standing>,
+    ) -> Result<(Option<u64>, Vec<playhouse_protocol::Seq>), StoreError> {
+        let session = &append.session;
+        let (place, epoch) = self.stand(append, standings)?;
+        let store: &dyn Store = match place {
+            Place::Store => &*self.store,
+            Place::Memory => &*self.memory,
+        };
+        match store.append(session, epoch, &append.batch.entries, Sync::Kernel) {
+            Ok(seqs) => {
+                standings.insert(session.clone(), Standing::Ready { place, epoch });
+                let flush = match (place, append.batch.class, append.durability) {
+                    (Place::Store, Class::D, Durability::Flush) => Some(epoch),
+                    (Place::Store | Place::Memory, Class::P | Class::D, _) => None,
+                };
+                Ok((flush, seqs))
+            }
+            Err(error) => {
+                standings.insert(session.clone(), Standing::Refused(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Where a session's next batch goes. One that nobody loaded is taken now.
+    fn stand(&self, append: &Append, standings: &mut HashMap<SessionId, Standing>) -> Result<(Place, u64), StoreError> {
+        let session = &append.session;
+        let empty = match standings.get(session) {
+            Some(Standing::Ready { place, epoch }) => return Ok((*place, *epoch)),
+            Some(Standing::Refused(error)) => return Err(error.clone()),
+            Some(Standing::Empty { epoch }) => Some(*epoch),
+            None => None,
+        };
+        let in_memory = || self.memory.own(session).map(|epoch| (Place::Memory, epoch));
+        let taken = match (empty, append.durability) {
+            (Some(_), Durability::None) => in_memory(),
+            (Some(epoch), Durability::Flush | Durability::Os) => Ok((Place::Store, epoch)),
+            (None, _) if self.memory.has(session) => in_memory(),
+            (None, Durability::None) => match self.store.load(session, Take::Peek) {
+                Err(StoreError::Unknown { .. }) => in_memory(),
+                Ok(_) => self.store.own(session).map(|epoch| (Place::Store, epoch)),
+                Err(error) => Err(error),
+            },
+            (None, Durability::Flush | Durability::Os) => self.store.own(session).map(|epoch| (Place::Store, epoch)),
+        };
+        if let Err(error) = &taken {
+            standings.insert(session.clone(), Standing::Refused(error.clone()));
+        }
+        taken
+    }
+
+    fn control(&self, control: Control, ticket: Ticket, standings: &mut HashMap<SessionId, Standing>) {
+        match control {
+            Control::Load(session, reply) => {
+                let place = if self.memory.has(&session) { Place::Memory } else { Place::Store };
+                let loaded = match place {
+                    Place::Store => self.store.load(&session, Take::Own),
+                    Place::Memory => self.memory.load(&session, Take::Own),
+                };
+                let standing = match &loaded {
+                    Ok(loaded) if loaded.entries.is_empty() => Standing::Empty { epoch: loaded.epoch },
+                    Ok(loaded) => Standing::Ready { place, epoch: loaded.epoch },
+                    Err(error) => Standing::Refused(error.clone()),
+                };
+                standings.insert(session, standing);
+                drop(ticket);
+                let _ = reply.send(loaded);
+            }
+            Control::Rest(session) => {
+                standings.remove(&session);
+                let _ = self.memory.rest(&session);
+                let _ = self.store.rest(&session);
+            }
+            Control::Release(session) => {
+                standings.remove(&session);
+                let _ = self.memory.release(&session);
+                // A record that could not be changed still frees the session when this process ends.
+                let _ = self.store.release(&session);
+            }
+            Control::Remove(session, reply) => {
+                let removed = match self.memory.has(&session) {
+                    true => self.memory.remove(&session),
+                    false => self.store.remove(&session),
+                };
+                if removed.is_ok() {
+                    standings.remove(&session);
+                }
+                drop(ticket);
+                let _ = reply.send(removed);
+            }
+            Control::Settle(reply) => {
+                drop(ticket);
+                let _ = reply.send(());
+            }
+        }
+    }
+}
+
+fn failed(append: &Append, error: &StoreError) -> CommitReport {
+    CommitReport::Failed { session: append.session.clone(), batch: append.batch.number, error: error.to_string() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

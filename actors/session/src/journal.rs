@@ -1,0 +1,161 @@
+//! What a store remembers of a journal while it writes to it, and the descriptors it keeps open.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::sync::Arc;
+
+use playhouse_protocol::{EntryId, Seq, SessionId};
+
+use crate::ownership::Stamp;
+use crate::store::StoreError;
+
+/// How many entry ids a journal remembers: a sender repeats only what was not acknowledged, which is far less.
+pub(crate) const REMEMBERED: usize = 4096;
+
+/// Whether a journal is on disk yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Neither file nor owner record.
+    Nothing,
+    /// An owner record, no file.
+    Claimed,
+    /// Both.
+    File,
+}
+
+/// An owned journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub epoch: u64,
+    pub presence: Presence,
+    pub next_seq: u64,
+    /// The end of the last whole record.
+    pub len: u64,
+    pub recent: RecentIds,
+    /// Whether there may be bytes that are not on the disk. True after loading: another process may have left them.
+    pub unflushed: bool,
+    /// Whether its name may not be on the disk.
+    pub folder_unflushed: bool,
+    /// The owner record as last seen.
+    pub stamp: Option<Stamp>,
+    /// Why it takes no more entries.
+    pub broken: Option<StoreError>,
+}
+
+impl Journal {
+    pub fn empty(epoch: u64, presence: Presence) -> Self {
+        Self {
+            epoch,
+            presence,
+            next_seq: 1,
+            len: 0,
+            recent: RecentIds::default(),
+            unflushed: false,
+            folder_unflushed: true,
+            stamp: None,
+            broken: None,
+        }
+    }
+}
+
+/// The last entries' ids and numbers.
+#[derive(Debug, Default)]
+pub(crate) struct RecentIds {
+    by_id: HashMap<EntryId, Seq>,
+    order: VecDeque<EntryId>,
+}
+
+impl RecentIds {
+    pub fn get(&self, id: &EntryId) -> Option<Seq> {
+        self.by_id.get(id).copied()
+    }
+
+    pub fn push(&mut self, id: EntryId, seq: Seq) {
+        if self.by_id.insert(id.clone(), seq).is_none() {
+            self.order.push_back(id);
+        }
+        while self.order.len() > REMEMBERED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.by_id.remove(&oldest);
+            }
+        }
+    }
+}
+
+/// Open journal files, the least recently used closed first. One in use stays open until its user is done, so the
+/// limit can be passed by as many as are at work, which is one per writer.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    limit: usize,
+    clock: u64,
+    open: HashMap<SessionId, (Arc<File>, u64)>,
+    by_use: BTreeMap<u64, SessionId>,
+}
+
+impl Descriptors {
+    pub fn new(limit: usize) -> Self {
+        Self { limit: limit.max(1), clock: 0, open: HashMap::new(), by_use: BTreeMap::new() }
+    }
+
+    pub fn get(&mut self, session: &SessionId) -> Option<Arc<File>> {
+        let (file, used) = self.open.get_mut(session)?;
+        self.by_use.remove(used);
+        self.clock += 1;
+        *used = self.clock;
+        self.by_use.insert(self.clock, session.clone());
+        Some(file.clone())
+    }
+
+    pub fn put(&mut self, session: &SessionId, file: Arc<File>) {
+        self.forget(session);
+        while self.open.len() >= self.limit {
+            let Some((_, oldest)) = self.by_use.pop_first() else { break };
+            self.open.remove(&oldest);
+        }
+        self.clock += 1;
+        self.open.insert(session.clone(), (file, self.clock));
+        self.by_use.insert(self.clock, session.clone());
+    }
+
+    pub fn forget(&mut self, session: &SessionId) {
+        if let Some((_, used)) = self.open.remove(session) {
+            self.by_use.remove(&used);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_remembered_up_to_a_bound() {
+        let mut recent = RecentIds::default();
+        for n in 0..10_000u64 {
+            recent.push(format!("e{n}").as_str().into(), Seq(n));
+        }
+        assert_eq!((recent.by_id.len(), recent.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!(recent.get(&"e9999".into()), Some(Seq(9999)));
+        assert_eq!(recent.get(&format!("e{}", 10_000 - REMEMBERED).as_str().into()), Some(Seq(5904)));
+        assert_eq!(recent.get(&"e5903".into()), None);
+    }
+
+    #[test]
+    fn the_least_recently_used_descriptor_is_closed() {
+        let id = |n: &str| SessionId::new(n).unwrap();
+        let file = || Arc::new(File::open("/dev/null").unwrap());
+        let mut open = Descriptors::new(2);
+        open.put(&id("a"), file());
+        open.put(&id("b"), file());
+        open.get(&id("a")).unwrap();
+        open.put(&id("c"), file());
+        assert_eq!((open.len(), open.by_use.len()), (2, 2));
+        assert!(open.get(&id("a")).is_some() && open.get(&id("c")).is_some() && open.get(&id("b")).is_none());
+        open.forget(&id("a"));
+        assert_eq!((open.len(), open.by_use.len()), (1, 1));
+    }
+}

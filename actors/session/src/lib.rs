@@ -1,0 +1,34 @@
+//! The session writer, the journal and the stores that keep it.
+//!
+//! A session's journal is one append-only file of checked lines ([`record`]); what a reader makes of it, damage
+//! included, is [`scan`]. A [`Store`] keeps journals: [`FileStore`] in a data directory that several processes share,
+//! [`MemoryStore`] for tests and for durability `none`. The [`Writer`] actor appends for many agents and flushes in
+//! groups; `Committed` means that the entry is as safe as its class asks.
+//!
+//! Purity: [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done on tokio's
+//! blocking pool by the Writer. This crate never interprets a conversation, never calls a model or a tool, never
+//! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
+
+pub mod disk;
+mod fail;
+mod files;
+mod folder;
+mod job;
+mod journal;
+mod listing;
+mod memory;
+mod ownership;
+pub mod record;
+mod recovery;
+pub mod scan;
+mod store;
+pub mod summary;
+mod writer;
+
+pub use files::{FileOptions, FileStore};
+pub use memory::MemoryStore;
+pub use ownership::Holder;
+pub use scan::{Damage, DamageKind};
+pub use store::{Loaded, Store, StoreError, Sync, Take};
+pub use summary::{SessionStatus, SessionSummary};
+pub use writer::{JobNews, Writer, WriterArgs, WriterMsg, WriterState, shard};

@@ -1,0 +1,77 @@
+//! Listing the journals of a data directory. What is damaged is listed with its damage.
+
+use std::fs;
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use playhouse_protocol::SessionId;
+
+use crate::folder;
+use crate::ownership::Holder;
+use crate::record::BadLine;
+use crate::scan::{Damage, DamageKind, Scan};
+use crate::store::StoreError;
+use crate::summary::SessionSummary;
+
+/// Every session below `sessions`, newest first.
+pub(crate) fn list(
+    sessions: &Path,
+    holder: impl Fn(&SessionId) -> Result<Option<Holder>, StoreError>,
+) -> Result<Vec<SessionSummary>, StoreError> {
+    let mut all = Vec::new();
+    for shard in read_folder(sessions)? {
+        if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        for entry in read_folder(&shard.path())? {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".journal")) else { continue };
+            let Ok(session) = SessionId::new(id) else { continue };
+            if let Some(summary) = summarise(&session, &entry.path(), &holder) {
+                all.push(summary);
+            }
+        }
+    }
+    all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
+    Ok(all)
+}
+
+/// `None` when the journal was removed meanwhile.
+fn summarise(
+    session: &SessionId,
+    path: &Path,
+    holder: impl Fn(&SessionId) -> Result<Option<Holder>, StoreError>,
+) -> Option<SessionSummary> {
+    let unreadable = |reason: String| Damage { line: 1, offset: 0, kind: DamageKind::Unreadable { reason } };
+    let (held_by, mut damage) = match holder(session) {
+        Ok(held_by) => (held_by, Vec::new()),
+        Err(e) => (None, vec![unreadable(e.to_string())]),
+    };
+    let scan = match folder::open_to_read(path) {
+        Ok(Some(file)) => Scan::read(BufReader::with_capacity(1 << 16, file)).map_err(|e| e.to_string()),
+        Ok(None) => return None,
+        Err(e) => Err(e.to_string()),
+    };
+    match scan {
+        Ok(scan) => {
+            if let Some(version) = scan.newer {
+                let kind = DamageKind::BadLine(BadLine::Newer { version });
+                damage.push(Damage { line: 1, offset: 0, kind });
+            } else if held_by.is_none() {
+                damage.extend(scan.tail(None));
+            }
+            damage.extend(scan.damage);
+            Some(SessionSummary::of(session, &scan.entries, held_by, damage))
+        }
+        Err(reason) => {
+            damage.push(unreadable(reason));
+            Some(SessionSummary::of(session, &[], held_by, damage))
+        }
+    }
+}
+
+fn read_folder(path: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
+    fs::read_dir(path)
+        .and_then(|entries| entries.collect::<io::Result<_>>())
+        .map_err(|e| StoreError::io("list", path, &e))
+}

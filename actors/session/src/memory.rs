@@ -1,0 +1,117 @@
+//! Journals in memory: for tests, and for sessions of durability `none`, which end with their process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use playhouse_protocol::{Entry, EntryId, Seq, SessionId};
+
+use crate::store::{Loaded, Store, StoreError, Sync, Take};
+use crate::summary::SessionSummary;
+
+/// The epoch of every journal here: there is one process.
+const EPOCH: u64 = 1;
+
+/// Journals that live as long as the store. Removing a session is the only way to free its memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<HashMap<SessionId, Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: Vec<(Seq, Arc<Entry>)>,
+    by_id: HashMap<EntryId, Seq>,
+    /// Loaded and not at rest.
+    loaded: bool,
+}
+
+impl MemoryStore {
+    /// Whether a session has entries here.
+    pub fn has(&self, session: &SessionId) -> bool {
+        self.lock().get(session).is_some_and(|kept| !kept.entries.is_empty())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn check<'a>(
+    all: &'a mut HashMap<SessionId, Kept>,
+    session: &SessionId,
+    epoch: u64,
+) -> Result<&'a mut Kept, StoreError> {
+    match all.get_mut(session).filter(|kept| kept.loaded) {
+        None => Err(StoreError::NotLoaded { session: session.clone() }),
+        Some(_) if epoch != EPOCH => Err(StoreError::Fenced { session: session.clone(), epoch }),
+        Some(kept) => Ok(kept),
+    }
+}
+
+impl Store for MemoryStore {
+    fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
+        let mut all = self.lock();
+        let entries = match take {
+            Take::Own => {
+                let kept = all.entry(session.clone()).or_default();
+                kept.loaded = true;
+                kept.entries.clone()
+            }
+            Take::Peek => match all.get(session).filter(|kept| !kept.entries.is_empty()) {
+                Some(kept) => kept.entries.clone(),
+                None => return Err(StoreError::Unknown { session: session.clone() }),
+            },
+        };
+        Ok(Loaded { entries, epoch: EPOCH, damage: Vec::new() })
+    }
+
+    fn append(&self, session: &SessionId, epoch: u64, entries: &[Arc<Entry>], _: Sync) -> Result<Vec<Seq>, StoreError> {
+        let mut all = self.lock();
+        let kept = check(&mut all, session, epoch)?;
+        let mut seqs = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let next = Seq(kept.entries.len() as u64 + 1);
+            let seq = *kept.by_id.entry(entry.id.clone()).or_insert(next);
+            if seq == next {
+                kept.entries.push((seq, entry.clone()));
+            }
+            seqs.push(seq);
+        }
+        Ok(seqs)
+    }
+
+    fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
+        check(&mut self.lock(), session, epoch).map(|_| ())
+    }
+
+    fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
+        let mut all: Vec<_> = self
+            .lock()
+            .iter()
+            .filter(|(_, kept)| !kept.entries.is_empty())
+            .map(|(session, kept)| SessionSummary::of(session, &kept.entries, None, Vec::new()))
+            .collect();
+        all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
+        Ok(all)
+    }
+
+    fn remove(&self, session: &SessionId) -> Result<(), StoreError> {
+        match self.lock().remove(session).filter(|kept| !kept.entries.is_empty()) {
+            Some(_) => Ok(()),
+            None => Err(StoreError::Unknown { session: session.clone() }),
+        }
+    }
+
+    fn rest(&self, session: &SessionId) -> Result<(), StoreError> {
+        let mut all = self.lock();
+        if let Some(kept) = all.get_mut(session) {
+            kept.loaded = false;
+            if kept.entries.is_empty() {
+                all.remove(session);
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.rest(session)
+    }
+}

@@ -1,0 +1,303 @@
+//! One journal line: `{"seq":1,"epoch":1,"sum":"8 hex digits","entry":{…}}` and a newline.
+//!
+//! Pure. The checksum is a CRC-32 over the sequence, the epoch and the entry's bytes exactly as they are stored, so
+//! a line proves itself without being written again. Any bytes can be decoded; what is no record says why.
+
+use playhouse_protocol::entry::FORMAT_VERSION;
+use playhouse_protocol::{Entry, EntryBody, Seq};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// How deep the JSON of an entry may nest. A parser of model output stops at 128; an entry wraps that in a few more.
+pub const MAX_DEPTH: usize = 192;
+
+/// A line that checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The entry's number.
+    pub seq: Seq,
+    /// The epoch of the owner that wrote it.
+    pub epoch: u64,
+    /// The entry.
+    pub entry: Entry,
+}
+
+/// Why a line is no record that this build can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "problem", rename_all = "snake_case")]
+pub enum BadLine {
+    /// Not the JSON of a record.
+    #[error("it is no record: {reason}")]
+    NotARecord {
+        /// The parser's words.
+        reason: String,
+    },
+    /// Its bytes changed after they were written.
+    #[error("its checksum is {said}, but its bytes give {found}")]
+    Checksum {
+        /// As stored.
+        said: String,
+        /// As computed.
+        found: String,
+    },
+    /// Whole, but of a kind that this build does not know.
+    #[error("entry {seq} is whole but not of a kind this version knows ({reason}); use a newer version to read it", seq = seq.0)]
+    UnknownEntry {
+        /// Its number.
+        seq: Seq,
+        /// Its epoch.
+        epoch: u64,
+        /// The parser's words.
+        reason: String,
+    },
+    /// The journal's first entry is of a newer format.
+    #[error("its format is version {version}, this build reads up to {FORMAT_VERSION}; use a newer version")]
+    Newer {
+        /// The format's version.
+        version: u32,
+    },
+}
+
+/// An entry that cannot become a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unencodable {
+    /// It has no JSON.
+    #[error("the entry has no JSON form: {0}")]
+    NoJson(String),
+    /// It nests deeper than [`MAX_DEPTH`].
+    #[error("the entry's JSON nests deeper than {MAX_DEPTH} levels; flatten the data it carries")]
+    TooDeep,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line<'a> {
+    seq: u64,
+    epoch: u64,
+    sum: &'a str,
+    #[serde(borrow)]
+    entry: &'a RawValue,
+}
+
+/// Appends the line for `entry`, with its newline, to `out`. On an error `out` is as it was.
+pub fn encode(seq: Seq, epoch: u64, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+    let json = serde_json::to_string(entry).map_err(|e| Unencodable::NoJson(e.to_string()))?;
+    if depth(json.as_bytes()) > MAX_DEPTH {
+        return Err(Unencodable::TooDeep);
+    }
+    let sum = checksum(seq.0, epoch, json.as_bytes());
+    let head = format!("{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",\"entry\":", seq.0);
+    out.reserve(head.len() + json.len() + 2);
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(json.as_bytes());
+    out.extend_from_slice(b"}\n");
+    Ok(())
+}
+
+/// Reads one line, with or without its newline.
+pub fn decode(line: &[u8]) -> Result<Record, BadLine> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let parsed: Line<'_> = serde_json::from_slice(line).map_err(not_a_record)?;
+    let bytes = parsed.entry.get().as_bytes();
+    let found = format!("{:08x}", checksum(parsed.seq, parsed.epoch, bytes));
+    if parsed.sum != found {
+        return Err(BadLine::Checksum { said: parsed.sum.to_owned(), found });
+    }
+    let unknown = |reason: String| BadLine::UnknownEntry { seq: Seq(parsed.seq), epoch: parsed.epoch, reason };
+    if depth(bytes) > MAX_DEPTH {
+        return Err(unknown(format!("it nests deeper than {MAX_DEPTH} levels")));
+    }
+    let mut parser = serde_json::Deserializer::from_str(parsed.entry.get());
+    parser.disable_recursion_limit();
+    match Entry::deserialize(&mut parser) {
+        Ok(entry) => match &entry.body {
+            EntryBody::Opened(opened) if opened.version > FORMAT_VERSION => {
+                Err(BadLine::Newer { version: opened.version })
+            }
+            _ => Ok(Record { seq: Seq(parsed.seq), epoch: parsed.epoch, entry }),
+        },
+        Err(error) => Err(match opened_version(parsed.entry) {
+            Some(version) if version > FORMAT_VERSION => BadLine::Newer { version },
+            _ => unknown(error.to_string()),
+        }),
+    }
+}
+
+/// The version in an `opened` entry, read without caring for the rest of it.
+fn opened_version(entry: &RawValue) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        body: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    struct Body {
+        r#type: String,
+        version: u32,
+    }
+    let outer: Outer<'_> = serde_json::from_str(entry.get()).ok()?;
+    let body: Body = serde_json::from_str(outer.body.get()).ok()?;
+    (body.r#type == "opened").then_some(body.version)
+}
+
+fn not_a_record(error: serde_json::Error) -> BadLine {
+    BadLine::NotARecord { reason: error.to_string() }
+}
+
+fn checksum(seq: u64, epoch: u64, entry: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&seq.to_le_bytes());
+    hasher.update(&epoch.to_le_bytes());
+    hasher.update(entry);
+    hasher.finalize()
+}
+
+/// How deep valid JSON nests; for anything else, some number.
+fn depth(json: &[u8]) -> usize {
+    let (mut now, mut deepest) = (0usize, 0usize);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json {
+        match (in_string, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b'{' | b'[') => {
+                now += 1;
+                deepest = deepest.max(now);
+            }
+            (false, b'}' | b']') => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use playhouse_protocol::{AgentMessage, entry::InputKind, entry::QueuedInput};
+    use std::sync::Arc;
+
+    fn entry(text: &str) -> Entry {
+        Entry {
+            id: "s/1".into(),
+            loop_id: None,
+            parent: None,
+            at: 7,
+            body: EntryBody::Input(QueuedInput {
+                input_id: "i".into(),
+                kind: InputKind::Prompt,
+                messages: vec![Arc::new(AgentMessage::user(text, 7))],
+            }),
+        }
+    }
+
+    fn line(entry: &Entry) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(Seq(3), 2, entry, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_went_in_and_is_one_line() {
+        let entry = entry("zwei\nZeilen \u{2028} \"quoted\" \0");
+        let line = line(&entry);
+        assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+        assert_eq!(decode(&line).unwrap(), Record { seq: Seq(3), epoch: 2, entry });
+    }
+
+    #[test]
+    fn f29_no_changed_byte_goes_unnoticed() {
+        let entry = entry("hello");
+        let line = line(&entry);
+        let good = decode(&line).unwrap();
+        for at in 0..line.len() - 1 {
+            for bit in 0..8 {
+                let mut changed = line.clone();
+                changed[at] ^= 1 << bit;
+                // Hex digits of the sum are compared as text, so a change of case is noticed as well.
+                assert_ne!(decode(&changed).ok().as_ref(), Some(&good), "byte {at} bit {bit}");
+                assert!(decode(&changed).is_err(), "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn f29_any_bytes_are_tolerated() {
+        let corpus: &[&[u8]] = &[
+            b"",
+            b"\n",
+            b"\0\0\0\0",
+            b"{",
+            b"null",
+            b"[]",
+            b"\xff\xfe\xfd",
+            b"{\"seq\":1}",
+            b"\xef\xbb\xbf{}",
+            b"{\"seq\":-1,\"epoch\":1,\"sum\":\"00000000\",\"entry\":{}}",
+            b"{\"seq\":1,\"seq\":1,\"epoch\":1,\"sum\":\"00000000\",\"entry\":{}}",
+            b"{\"seq\":99999999999999999999999,\"epoch\":1,\"sum\":\"\",\"entry\":{}}",
+        ];
+        for bytes in corpus {
+            assert!(decode(bytes).is_err(), "{bytes:?}");
+        }
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..2_000 {
+            let bytes: Vec<u8> = (0..64)
+                .map(|_| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (random >> 33) as u8
+                })
+                .collect();
+            assert!(decode(&bytes).is_err());
+        }
+        assert!(decode("[".repeat(100_000).as_bytes()).is_err());
+    }
+
+    fn seal(seq: u64, epoch: u64, json: &str) -> String {
+        format!(
+            "{{\"seq\":{seq},\"epoch\":{epoch},\"sum\":\"{:08x}\",\"entry\":{json}}}",
+            checksum(seq, epoch, json.as_bytes())
+        )
+    }
+
+    #[test]
+    fn an_unknown_kind_of_entry_says_so_and_keeps_its_number() {
+        let line = seal(9, 4, r#"{"id":"x","at":1,"body":{"type":"from_the_future"}}"#);
+        let Err(BadLine::UnknownEntry { seq: Seq(9), epoch: 4, reason }) = decode(line.as_bytes()) else { panic!() };
+        assert!(reason.contains("from_the_future"), "{reason}");
+    }
+
+    #[test]
+    fn a_newer_format_is_named_even_when_nothing_else_of_it_is_understood() {
+        let line = seal(1, 1, r#"{"id":"x","body":{"type":"opened","version":99,"shape":"unknown"}}"#);
+        assert_eq!(decode(line.as_bytes()), Err(BadLine::Newer { version: 99 }));
+    }
+
+    #[test]
+    fn deep_arguments_that_a_model_parser_let_through_are_readable_again() {
+        let mut value = serde_json::json!(1);
+        for _ in 0..127 {
+            value = serde_json::json!([value]);
+        }
+        let mut deep = entry("x");
+        deep.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", value.clone()))] };
+        let line = line(&deep);
+        assert_eq!(decode(&line).unwrap().entry, deep);
+        for _ in 0..100 {
+            value = serde_json::json!([value]);
+        }
+        deep.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", value))] };
+        let mut out = b"kept".to_vec();
+        assert_eq!(encode(Seq(1), 1, &deep, &mut out), Err(Unencodable::TooDeep));
+        assert_eq!(out, b"kept");
+    }
+
+    #[test]
+    fn numbers_come_back_exactly() {
+        let mut exact = entry("x");
+        let value = serde_json::json!([0.1 + 0.2, 1.0e-310, 123_456_789.123_456_79, u64::MAX, i64::MIN]);
+        exact.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("n", value))] };
+        assert_eq!(decode(&line(&exact)).unwrap().entry, exact);
+    }
+}

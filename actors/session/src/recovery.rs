@@ -1,0 +1,102 @@
+//! What loading a journal changes on disk: a torn tail is cut and kept aside, a doubtful file is written anew.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use playhouse_protocol::entry::FORMAT_VERSION;
+
+use crate::folder::{self, NO_FOLLOW, Paths};
+use crate::record::{BadLine, decode};
+use crate::scan::Scan;
+use crate::store::StoreError;
+
+/// Fails if a journal's first line is of a newer format, before anything about it is changed.
+pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
+    let Some(file) = folder::open_to_read(path)? else { return Ok(()) };
+    let mut line = Vec::new();
+    BufReader::new(file).read_until(b'\n', &mut line).map_err(|e| StoreError::io("read", path, &e))?;
+    match decode(&line) {
+        Err(BadLine::Newer { version }) => {
+            Err(StoreError::NewerFormat { path: path.to_owned(), version, supported: FORMAT_VERSION })
+        }
+        Ok(_) | Err(BadLine::NotARecord { .. } | BadLine::Checksum { .. } | BadLine::UnknownEntry { .. }) => Ok(()),
+    }
+}
+
+/// Cuts what follows the last whole record, after copying it to a file of its own. Answers where it is kept.
+pub(crate) fn cut_tail(paths: &Paths, mut journal: &File, scan: &Scan) -> Result<Option<PathBuf>, StoreError> {
+    if scan.end == scan.good_end {
+        return Ok(None);
+    }
+    let (path, mut aside) = new_torn_file(paths)?;
+    let copied = journal
+        .seek(SeekFrom::Start(scan.good_end))
+        .and_then(|_| io::copy(&mut journal.take(scan.end - scan.good_end), &mut aside))
+        .and_then(|_| aside.sync_all());
+    if let Err(e) = copied {
+        let _ = fs::remove_file(&path);
+        return Err(StoreError::io("keep a torn tail aside", &path, &e));
+    }
+    journal
+        .set_len(scan.good_end)
+        .and_then(|()| journal.sync_data())
+        .map_err(|e| StoreError::io("cut a torn tail off", &paths.journal, &e))?;
+    folder::sync(&paths.folder)?;
+    Ok(Some(path))
+}
+
+fn new_torn_file(paths: &Paths) -> Result<(PathBuf, File), StoreError> {
+    let mut n = 1;
+    loop {
+        let path = paths.torn(n);
+        match OpenOptions::new().create_new(true).write(true).mode(0o600).custom_flags(NO_FOLLOW).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < u32::MAX => n += 1,
+            Err(e) => return Err(StoreError::io("keep a torn tail aside", &path, &e)),
+        }
+    }
+}
+
+/// The files in which a session's torn tails are kept.
+pub(crate) fn torn_files(paths: &Paths) -> Result<Vec<PathBuf>, StoreError> {
+    let zeroth = paths.torn(0);
+    let name = zeroth.file_name().and_then(|name| name.to_str());
+    let Some(prefix) = name.and_then(|name| name.strip_suffix('0')) else { return Ok(Vec::new()) };
+    let failed = |e: io::Error| StoreError::io("list", &paths.folder, &e);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&paths.folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Writes a journal to a new file that takes its name. After a failed flush the kernel may count as clean, and show,
+/// what never reached the disk: only bytes that are written again can be flushed again.
+pub(crate) fn write_anew(paths: &Paths) -> Result<(), StoreError> {
+    let failed = |e: io::Error| StoreError::FlushFailed { path: paths.journal.clone(), reason: e.to_string() };
+    let draft = paths.journal.with_extension("journal.new");
+    folder::remove_if_there(&draft)?;
+    let Some(mut old) = folder::open_to_read(&paths.journal)? else { return Ok(()) };
+    // Through memory: `io::copy` may share the old file's blocks instead of writing them.
+    let mut bytes = Vec::new();
+    old.read_to_end(&mut bytes).map_err(|e| StoreError::io("read", &paths.journal, &e))?;
+    let mut new = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(NO_FOLLOW)
+        .open(&draft)
+        .map_err(failed)?;
+    let written = new.write_all(&bytes).and_then(|()| new.sync_all());
+    if let Err(e) = written.and_then(|()| fs::rename(&draft, &paths.journal)) {
+        let _ = fs::remove_file(&draft);
+        return Err(failed(e));
+    }
+    folder::sync(&paths.folder)
+}

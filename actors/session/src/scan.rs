@@ -1,0 +1,198 @@
+//! What a reader makes of a journal's bytes: the records that count, and what is wrong with the rest.
+//!
+//! Pure but for the reader it is given. The rules:
+//! - Everything after the last line that checks is the tail: torn by a crash, to be cut and kept aside.
+//! - A bad line before that is skipped and reported.
+//! - A whole entry of an unknown kind is skipped and reported, wherever it stands; it is never cut.
+//! - Epochs only rise. A line of an older epoch was written by an owner that had lost the journal and is skipped;
+//!   when a new epoch begins at a number that is already there, the older epoch's lines from that number on are.
+
+use std::fmt;
+use std::io::{self, BufRead};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use playhouse_protocol::{Entry, Seq};
+use serde::{Deserialize, Serialize};
+
+use crate::record::{BadLine, decode};
+
+/// One thing wrong with a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// The line, from 1.
+    pub line: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// What is wrong.
+    #[serde(flatten)]
+    pub kind: DamageKind,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "damage", rename_all = "snake_case")]
+pub enum DamageKind {
+    /// The end of the file holds no whole record.
+    Torn {
+        /// How much.
+        bytes: u64,
+        /// Where it was put, if it was cut.
+        kept_aside: Option<PathBuf>,
+    },
+    /// A line was skipped.
+    BadLine(BadLine),
+    /// A line that an owner wrote after it had lost the journal was skipped.
+    Stale {
+        /// Its number.
+        seq: Seq,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// A line whose number does not follow was skipped.
+    OutOfOrder {
+        /// Its number.
+        seq: Seq,
+        /// The number before it.
+        after: Seq,
+    },
+    /// Entries are gone without a trace.
+    Missing {
+        /// The first.
+        from: Seq,
+        /// The last.
+        to: Seq,
+    },
+    /// The file could not be read any further.
+    Unreadable {
+        /// The system's words.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.line;
+        match &self.kind {
+            DamageKind::Torn { bytes, kept_aside: Some(path) } => {
+                write!(f, "line {line}: the last {bytes} bytes are no whole record; cut and kept in {}", path.display())
+            }
+            DamageKind::Torn { bytes, kept_aside: None } => {
+                write!(f, "line {line}: the last {bytes} bytes are no whole record; ignored")
+            }
+            DamageKind::BadLine(bad) => write!(f, "line {line} was skipped: {bad}"),
+            DamageKind::Stale { seq, epoch } => {
+                write!(
+                    f,
+                    "line {line} was skipped: entry {} of epoch {epoch} came from an owner that had lost it",
+                    seq.0
+                )
+            }
+            DamageKind::OutOfOrder { seq, after } => {
+                write!(f, "line {line} was skipped: entry {} stands after entry {}", seq.0, after.0)
+            }
+            DamageKind::Missing { from, to } => {
+                write!(f, "before line {line} the entries {} to {} are missing", from.0, to.0)
+            }
+            DamageKind::Unreadable { reason } => write!(f, "from line {line} on the file cannot be read: {reason}"),
+        }
+    }
+}
+
+/// A journal's bytes, understood.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The records that count, in order.
+    pub entries: Vec<(Seq, Arc<Entry>)>,
+    /// The highest epoch of any whole line; 0 when there is none.
+    pub epoch: u64,
+    /// The highest number of any whole line; 0 when there is none.
+    pub last_seq: u64,
+    /// Where the tail begins: the end of the last line that checks.
+    pub good_end: u64,
+    /// Where the file ends.
+    pub end: u64,
+    /// What is wrong, the tail not included.
+    pub damage: Vec<Damage>,
+    /// The line that the tail begins with, from 1.
+    pub tail_line: u64,
+    /// The format's version, when it is newer than this build.
+    pub newer: Option<u32>,
+}
+
+impl Scan {
+    /// Reads to the end, or to where reading fails.
+    pub fn read(mut reader: impl BufRead) -> io::Result<Self> {
+        let mut scan = Self { tail_line: 1, ..Self::default() };
+        // Bad lines since the last one that checked: skipped if another follows that checks, else the tail.
+        let mut doubtful: Vec<Damage> = Vec::new();
+        let mut line = Vec::new();
+        let mut number = 0u64;
+        loop {
+            line.clear();
+            let length = reader.read_until(b'\n', &mut line)? as u64;
+            if length == 0 {
+                return Ok(scan);
+            }
+            number += 1;
+            let offset = scan.end;
+            scan.end += length;
+            if line.last() != Some(&b'\n') {
+                return Ok(scan);
+            }
+            let damage = |kind| Damage { line: number, offset, kind };
+            let decoded = decode(&line);
+            let (seq, epoch) = match &decoded {
+                Ok(record) => (record.seq, record.epoch),
+                Err(BadLine::UnknownEntry { seq, epoch, .. }) => (*seq, *epoch),
+                Err(BadLine::Newer { version }) => {
+                    scan.newer = Some(*version);
+                    return Ok(scan);
+                }
+                Err(bad @ (BadLine::NotARecord { .. } | BadLine::Checksum { .. })) => {
+                    doubtful.push(damage(DamageKind::BadLine(bad.clone())));
+                    continue;
+                }
+            };
+            let skipped = doubtful.len() as u64;
+            scan.damage.append(&mut doubtful);
+            scan.good_end = scan.end;
+            scan.tail_line = number + 1;
+            if epoch < scan.epoch {
+                scan.damage.push(damage(DamageKind::Stale { seq, epoch }));
+                continue;
+            }
+            if epoch > scan.epoch {
+                while let Some((lost, _)) = scan.entries.pop_if(|(held, _)| *held >= seq) {
+                    scan.damage.push(damage(DamageKind::Stale { seq: lost, epoch: scan.epoch }));
+                }
+                scan.last_seq = scan.last_seq.min(seq.0.saturating_sub(1));
+                scan.epoch = epoch;
+            }
+            let after = scan.last_seq;
+            if seq.0 <= after {
+                scan.damage.push(damage(DamageKind::OutOfOrder { seq, after: Seq(after) }));
+                continue;
+            }
+            let expected = after.saturating_add(skipped).saturating_add(1);
+            if seq.0 > expected {
+                let (from, to) = (Seq(after + 1), Seq(seq.0 - 1));
+                scan.damage.push(damage(DamageKind::Missing { from, to }));
+            }
+            scan.last_seq = seq.0;
+            match decoded {
+                Ok(record) => scan.entries.push((seq, Arc::new(record.entry))),
+                Err(bad) => scan.damage.push(damage(DamageKind::BadLine(bad))),
+            }
+        }
+    }
+
+    /// The torn tail, if there is one.
+    pub fn tail(&self, kept_aside: Option<PathBuf>) -> Option<Damage> {
+        (self.end > self.good_end).then(|| Damage {
+            line: self.tail_line,
+            offset: self.good_end,
+            kind: DamageKind::Torn { bytes: self.end - self.good_end, kept_aside },
+        })
+    }
+}

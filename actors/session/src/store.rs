@@ -1,0 +1,218 @@
+//! What keeps journals: one trait, and the errors every store answers with.
+//!
+//! A store's calls block. The [`Writer`](crate::Writer) makes them on tokio's blocking pool, one at a time per shard;
+//! whoever else calls them does the same.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+
+use crate::record::Unencodable;
+use crate::scan::Damage;
+use crate::summary::SessionSummary;
+
+/// How a journal is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// To go on with it: takes ownership, repairs a torn tail.
+    Own,
+    /// To look at it: changes nothing on disk.
+    Peek,
+}
+
+/// How far an append goes before it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Handed to the kernel.
+    Kernel,
+    /// Flushed to disk.
+    Disk,
+}
+
+/// A journal, read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// In order.
+    pub entries: Vec<(Seq, Arc<Entry>)>,
+    /// What the owner's appends must name.
+    pub epoch: u64,
+    /// What was wrong with it.
+    pub damage: Vec<Damage>,
+}
+
+/// Where journals are kept.
+pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
+    /// Reads a journal. An unknown session is empty for [`Take::Own`], and makes no file; for [`Take::Peek`] it is
+    /// [`StoreError::Unknown`]. `Own` also lets a journal take appends again after a failure.
+    fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError>;
+
+    /// The epoch to append with, taking ownership if need be; reads the journal only if the store does not have it
+    /// open. A journal that refuses appends goes on refusing them.
+    fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
+        self.load(session, Take::Own).map(|loaded| loaded.epoch)
+    }
+
+    /// Appends in order and answers each entry's number. Entries that are there already (by id, among the last 4096)
+    /// are not written again. After an error the journal refuses appends, with the same error, until it is loaded
+    /// again; nothing of the failed batch is in it then, unless the disk failed in a way that left it whole.
+    fn append(
+        &self,
+        session: &SessionId,
+        epoch: u64,
+        entries: &[Arc<Entry>],
+        sync: Sync,
+    ) -> Result<Vec<Seq>, StoreError>;
+
+    /// Flushes to disk what was appended. An error is final for the journal until it is loaded again.
+    fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError>;
+
+    /// Every session, newest first. A damaged one is listed with its damage.
+    fn list(&self) -> Result<Vec<SessionSummary>, StoreError>;
+
+    /// Deletes a session for good, unless another live process holds it.
+    fn remove(&self, session: &SessionId) -> Result<(), StoreError>;
+
+    /// Forgets what is held in memory for a session that will not be written to for a while. It stays owned.
+    fn rest(&self, session: &SessionId) -> Result<(), StoreError>;
+
+    /// As [`Store::rest`], and gives up ownership: another process may take it.
+    fn release(&self, session: &SessionId) -> Result<(), StoreError>;
+}
+
+/// Why a store did not do what was asked, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such session.
+    #[error("there is no session `{session}`; list the sessions to see which there are")]
+    Unknown {
+        /// Which.
+        session: SessionId,
+    },
+    /// Another live process has it.
+    #[error("session `{session}` is held by another process (pid {pid}, node {node}); end that process or wait for it")]
+    Held {
+        /// Which.
+        session: SessionId,
+        /// Its owner.
+        node: NodeId,
+        /// The owner's process.
+        pid: u32,
+    },
+    /// Another process took it over.
+    #[error(
+        "session `{session}` was taken over by another process (it is no longer epoch {epoch} here); load it again"
+    )]
+    Fenced {
+        /// Which.
+        session: SessionId,
+        /// The epoch that is over.
+        epoch: u64,
+    },
+    /// It was appended to before it was loaded.
+    #[error("session `{session}` is not loaded here; load it before appending to it")]
+    NotLoaded {
+        /// Which.
+        session: SessionId,
+    },
+    /// Someone else changed the file.
+    #[error("{path} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
+    Changed {
+        /// The journal.
+        path: PathBuf,
+        /// Its length as left.
+        expected: u64,
+        /// Its length now.
+        found: u64,
+    },
+    /// It was written by a newer version.
+    #[error("{path} has format version {version}, this build reads up to {supported}; use a newer version")]
+    NewerFormat {
+        /// The journal.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// Ours.
+        supported: u32,
+    },
+    /// The entry cannot be written.
+    #[error("session `{session}`: {reason}")]
+    Unencodable {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: Unencodable,
+    },
+    /// A node's name that is in use or cannot be one.
+    #[error("node `{node}` {reason}")]
+    Node {
+        /// Which.
+        node: NodeId,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
+    /// A link stands where a folder or file of the store belongs.
+    #[error("{path} is a symbolic link; the store follows none: give the real path")]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// Something else stands where a folder belongs.
+    #[error("{path} is not a folder; move it away or choose another data directory")]
+    NotAFolder {
+        /// What stands there.
+        path: PathBuf,
+    },
+    /// The file system takes no changes.
+    #[error("{path} is on a read-only file system; choose another data directory")]
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The user may not.
+    #[error("{path}: no permission; make it yours and writable (folders 0700), or choose another data directory")]
+    Denied {
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is no room.
+    #[error("{path}: the disk is full; free some space, then resume")]
+    DiskFull {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A flush failed: what was written may not be on the disk.
+    #[error("{path} could not be flushed to disk ({reason}); check the disk, then load the session again")]
+    FlushFailed {
+        /// The journal.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// Anything else the system said.
+    #[error("{path}: could not {doing}: {reason}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    /// Sorts an I/O error by what can be done about it.
+    pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> Self {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
+            io::ErrorKind::PermissionDenied => Self::Denied { path },
+            io::ErrorKind::NotADirectory => Self::NotAFolder { path },
+            _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Self::Symlink { path },
+            _ => Self::Io { doing, path, reason: error.to_string() },
+        }
+    }
+}

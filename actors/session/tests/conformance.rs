@@ -1,0 +1,163 @@
+//! What every store does, checked on each.
+
+mod common;
+
+use common::{id, numbered, opened, prompt, prompts};
+use playhouse_protocol::{Durability, Seq};
+use playhouse_session::{FileStore, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
+
+fn conforms<S: Store>(make: impl Fn() -> S) {
+    unknown_sessions(make());
+    appends_are_numbered_and_read_back(make());
+    repeated_entries_are_written_once(make());
+    only_the_owner_of_the_epoch_appends(make());
+    sessions_are_independent(make());
+    rest_and_release_keep_the_journal(make());
+    lists_are_newest_first(make());
+    removed_is_gone(make());
+    many_threads_append_at_once(make());
+}
+
+fn unknown_sessions(store: impl Store) {
+    let session = id("nobody");
+    let unknown = StoreError::Unknown { session: session.clone() };
+    assert_eq!(store.load(&session, Take::Peek), Err(unknown.clone()));
+    assert_eq!(store.remove(&session), Err(unknown.clone()));
+    assert_eq!(
+        store.append(&session, 1, &prompts("a", 1), Sync::Kernel),
+        Err(StoreError::NotLoaded { session: session.clone() })
+    );
+    assert_eq!(store.flush(&session, 1), Err(StoreError::NotLoaded { session: session.clone() }));
+    store.rest(&session).unwrap();
+    store.release(&session).unwrap();
+    let loaded = store.load(&session, Take::Own).unwrap();
+    assert_eq!(loaded, Loaded { entries: vec![], epoch: 1, damage: vec![] });
+    assert_eq!(store.load(&session, Take::Peek), Err(unknown));
+    assert_eq!(store.list().unwrap(), vec![]);
+}
+
+fn appends_are_numbered_and_read_back(store: impl Store) {
+    let session = id("s");
+    let epoch = store.load(&session, Take::Own).unwrap().epoch;
+    let mut all = vec![opened("s")];
+    assert_eq!(store.append(&session, epoch, &all, Sync::Disk).unwrap(), [Seq(1)]);
+    let more = prompts("s", 3);
+    assert_eq!(store.append(&session, epoch, &more, Sync::Kernel).unwrap(), [Seq(2), Seq(3), Seq(4)]);
+    store.flush(&session, epoch).unwrap();
+    assert_eq!(store.append(&session, epoch, &[], Sync::Disk).unwrap(), []);
+    all.extend(more);
+    let expected = Loaded { entries: numbered(1, &all), epoch, damage: vec![] };
+    assert_eq!(store.load(&session, Take::Peek).unwrap(), expected);
+    assert_eq!(store.load(&session, Take::Own).unwrap(), expected);
+    assert_eq!(store.append(&session, epoch, &[prompt("s/last", "x")], Sync::Kernel).unwrap(), [Seq(5)]);
+}
+
+fn repeated_entries_are_written_once(store: impl Store) {
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let all = prompts("s", 4);
+    store.append(&session, epoch, &all[..2], Sync::Kernel).unwrap();
+    let twice = [all[0].clone(), all[2].clone(), all[2].clone(), all[1].clone(), all[3].clone()];
+    assert_eq!(store.append(&session, epoch, &twice, Sync::Disk).unwrap(), [1, 3, 3, 2, 4].map(Seq));
+    let loaded = store.load(&session, Take::Own).unwrap();
+    assert_eq!(loaded.entries, numbered(1, &all));
+    assert_eq!(store.append(&session, epoch, &all, Sync::Disk).unwrap(), [1, 2, 3, 4].map(Seq));
+    assert_eq!(store.load(&session, Take::Peek).unwrap().entries.len(), 4);
+}
+
+fn only_the_owner_of_the_epoch_appends(store: impl Store) {
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let fenced = |epoch| StoreError::Fenced { session: session.clone(), epoch };
+    store.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
+    assert_eq!(store.append(&session, epoch + 1, &prompts("b", 1), Sync::Kernel), Err(fenced(epoch + 1)));
+    assert_eq!(store.flush(&session, epoch + 1), Err(fenced(epoch + 1)));
+    assert_eq!(store.append(&session, epoch, &prompts("c", 1), Sync::Kernel).unwrap(), [Seq(2)]);
+}
+
+fn sessions_are_independent(store: impl Store) {
+    for name in ["a", "b"] {
+        let epoch = store.own(&id(name)).unwrap();
+        let seqs = store.append(&id(name), epoch, &prompts("same-ids", 2), Sync::Kernel).unwrap();
+        assert_eq!(seqs, [Seq(1), Seq(2)]);
+    }
+}
+
+fn rest_and_release_keep_the_journal(store: impl Store) {
+    let session = id("s");
+    let all = prompts("s", 6);
+    for (n, pair) in all.chunks(2).enumerate() {
+        let epoch = store.own(&session).unwrap();
+        assert_eq!(epoch, 1, "waking in the same process bumps nothing");
+        store.append(&session, epoch, pair, Sync::Kernel).unwrap();
+        match n {
+            0 => store.rest(&session).unwrap(),
+            _ => store.release(&session).unwrap(),
+        }
+        let not_loaded = StoreError::NotLoaded { session: session.clone() };
+        assert_eq!(store.append(&session, epoch, pair, Sync::Kernel), Err(not_loaded));
+    }
+    assert_eq!(store.load(&session, Take::Peek).unwrap().entries, numbered(1, &all));
+}
+
+fn lists_are_newest_first(store: impl Store) {
+    for (name, entries) in [("old", vec![opened("old")]), ("new", vec![opened("new"), prompt("p", "do it")])] {
+        let epoch = store.own(&id(name)).unwrap();
+        store.append(&id(name), epoch, &entries, Sync::Kernel).unwrap();
+    }
+    let list = store.list().unwrap();
+    let names: Vec<_> = list.iter().map(|summary| summary.session_id.as_str()).collect();
+    assert_eq!(names, ["new", "old"]);
+    let newest = &list[0];
+    assert_eq!(newest.model.as_deref(), Some("scripted/script"));
+    assert_eq!((newest.started_at, newest.last_active_at, newest.entries), (Some(1_000), Some(2_000), 2));
+    assert_eq!((newest.first_prompt.as_deref(), newest.durability), (Some("do it"), Some(Durability::Flush)));
+    assert_eq!((&newest.status, &list[1].status), (&SessionStatus::Unfinished, &SessionStatus::Idle));
+}
+
+fn removed_is_gone(store: impl Store) {
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    store.append(&session, epoch, &prompts("s", 2), Sync::Disk).unwrap();
+    store.remove(&session).unwrap();
+    assert_eq!(store.load(&session, Take::Peek), Err(StoreError::Unknown { session: session.clone() }));
+    assert_eq!(store.list().unwrap(), vec![]);
+    let epoch = store.own(&session).unwrap();
+    assert_eq!(store.append(&session, epoch, &prompts("s", 1), Sync::Disk).unwrap(), [Seq(1)]);
+}
+
+fn many_threads_append_at_once(store: impl Store) {
+    let session = id("shared");
+    let epoch = store.own(&session).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, session) = (&store, &session);
+            scope.spawn(move || {
+                for entry in prompts(&format!("t{thread}"), 25) {
+                    store.append(session, epoch, &[entry], Sync::Kernel).unwrap();
+                    let own = id(&format!("own-{thread}"));
+                    let epoch = store.own(&own).unwrap();
+                    store.append(&own, epoch, &prompts("x", 1), Sync::Kernel).unwrap();
+                }
+            });
+        }
+    });
+    let loaded = store.load(&session, Take::Own).unwrap();
+    let seqs: Vec<_> = loaded.entries.iter().map(|(seq, _)| seq.0).collect();
+    assert_eq!((seqs, loaded.damage), ((1..=100).collect(), vec![]));
+}
+
+#[test]
+fn memory_conforms() {
+    conforms(MemoryStore::default);
+}
+
+#[test]
+fn files_conform() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = std::cell::Cell::new(0);
+    conforms(|| {
+        count.set(count.get() + 1);
+        FileStore::open(folder.path().join(count.get().to_string())).unwrap()
+    });
+}

@@ -1,0 +1,277 @@
+//! Disks that fail, and folders that cannot be a store.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use common::{Fault, TestDisk, find, id, numbered, prompt, prompts, snapshot, store_on};
+use playhouse_protocol::Seq;
+use playhouse_session::{FileOptions, FileStore, Store, StoreError, Sync, Take};
+
+#[test]
+fn f30_a_full_disk_is_cut_back_and_nothing_acknowledged_is_lost() {
+    for fault in [Fault::FullAtWrite(4), Fault::ShortAtWrite(4)] {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = TestDisk::with(&[fault]);
+        let store = store_on(folder.path(), &disk);
+        let session = id("s");
+        let epoch = store.own(&session).unwrap();
+        let safe = prompts("safe", 2);
+        store.append(&session, epoch, &safe, Sync::Disk).unwrap();
+        let path = find(folder.path(), "s.journal");
+        let before = fs::read(&path).unwrap();
+        // The batch's second record does not fit: none of it stays.
+        let error = store.append(&session, epoch, &prompts("lost", 3), Sync::Disk).unwrap_err();
+        match fault {
+            Fault::FullAtWrite(_) => assert_eq!(error, StoreError::DiskFull { path: path.clone() }),
+            _ => assert!(error.to_string().contains("bytes were written; see that there is space"), "{error}"),
+        }
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+        // There is room again, but what follows the lost batch must not stand without it.
+        let writes = disk.writes.load(Ordering::SeqCst);
+        assert_eq!(store.append(&session, epoch, &prompts("next", 1), Sync::Kernel), Err(error.clone()));
+        assert_eq!(store.own(&session), Err(error));
+        assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
+        assert_eq!(fs::read(&path).unwrap(), before);
+        let loaded = store.load(&session, Take::Own).unwrap();
+        assert_eq!((loaded.entries, loaded.damage, loaded.epoch), (numbered(1, &safe), vec![], epoch));
+        assert_eq!(store.append(&session, epoch, &prompts("next", 1), Sync::Disk).unwrap(), [Seq(3)]);
+    }
+}
+
+#[test]
+fn f30_what_was_written_before_the_disk_was_full_can_still_be_flushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_on(folder.path(), &TestDisk::with(&[Fault::FullAtWrite(2)]));
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    store.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
+    store.append(&session, epoch, &prompts("b", 1), Sync::Kernel).unwrap_err();
+    store.flush(&session, epoch).unwrap();
+}
+
+#[test]
+fn f31_a_failed_flush_is_final_until_the_journal_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = TestDisk::with(&[Fault::ErrorAtFlush(2)]);
+    let store = store_on(folder.path(), &disk);
+    let (session, other) = (id("s"), id("other"));
+    let epoch = store.own(&session).unwrap();
+    let all = prompts("s", 2);
+    store.append(&session, epoch, &all[..1], Sync::Disk).unwrap();
+    let path = find(folder.path(), "s.journal");
+    let error = store.append(&session, epoch, &all[1..], Sync::Disk).unwrap_err();
+    let expected = StoreError::FlushFailed { path: path.clone(), reason: "injected flush error".into() };
+    assert_eq!(error, expected);
+    let (writes, flushes) = (disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst));
+    for _ in 0..3 {
+        assert_eq!(store.append(&session, epoch, &all[1..], Sync::Disk), Err(expected.clone()));
+        assert_eq!(store.append(&session, epoch, &prompts("more", 1), Sync::Kernel), Err(expected.clone()));
+        assert_eq!(store.flush(&session, epoch), Err(expected.clone()));
+        assert_eq!(store.own(&session), Err(expected.clone()));
+    }
+    assert_eq!(disk.writes.load(Ordering::SeqCst), writes, "nothing is written to a journal in doubt");
+    assert_eq!(disk.flushes.load(Ordering::SeqCst), flushes, "and no flush is tried again as if it were clean");
+    let epoch_of_other = store.own(&other).unwrap();
+    store.append(&other, epoch_of_other, &prompts("o", 1), Sync::Disk).unwrap();
+    // Even when it was put to rest in between, its bytes are written again before anyone builds on them.
+    store.rest(&session).unwrap();
+    let inode = fs::metadata(&path).unwrap().ino();
+    let loaded = store.load(&session, Take::Own).unwrap();
+    assert_ne!(fs::metadata(&path).unwrap().ino(), inode);
+    assert_eq!((loaded.entries, loaded.damage), (numbered(1, &all), vec![]));
+    assert_eq!(store.append(&session, epoch, &[prompt("next", "x")], Sync::Disk).unwrap(), [Seq(3)]);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn flushing_what_is_clean_costs_nothing_and_what_was_found_is_flushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = TestDisk::with(&[]);
+    let store = store_on(folder.path(), &disk);
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let all = prompts("s", 2);
+    store.append(&session, epoch, &all, Sync::Disk).unwrap();
+    store.append(&session, epoch, &all, Sync::Disk).unwrap();
+    store.flush(&session, epoch).unwrap();
+    assert_eq!(disk.flushes.load(Ordering::SeqCst), 1);
+    // After a load nobody knows whether the bytes that were found are on the disk: a repeated batch flushes them.
+    store.load(&session, Take::Own).unwrap();
+    store.append(&session, epoch, &all, Sync::Disk).unwrap();
+    assert_eq!((disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst)), (2, 2));
+}
+
+#[test]
+fn a_journal_that_someone_else_changed_or_deleted_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    store.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
+    let path = find(folder.path(), "s.journal");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [&whole[..], b"edited by hand\n"].concat()).unwrap();
+    let error = store.append(&session, epoch, &prompts("b", 1), Sync::Kernel).unwrap_err();
+    assert!(matches!(error, StoreError::Changed { .. }), "{error}");
+    assert_eq!(store.load(&session, Take::Own).unwrap().entries.len(), 1);
+    store.append(&session, epoch, &prompts("b", 1), Sync::Kernel).unwrap();
+    fs::remove_file(&path).unwrap();
+    let error = store.append(&session, epoch, &prompts("c", 1), Sync::Kernel).unwrap_err();
+    assert!(matches!(error, StoreError::Changed { found: 0, .. }), "{error}");
+}
+
+#[test]
+fn many_journals_need_few_descriptors() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open_with(folder.path(), FileOptions { open_files: 4, ..FileOptions::default() }).unwrap();
+    let sessions: Vec<_> = (0..20).map(|n| id(&format!("s{n}"))).collect();
+    for round in 0..3 {
+        for session in &sessions {
+            let epoch = store.own(session).unwrap();
+            let seqs = store.append(session, epoch, &prompts(&format!("r{round}"), 1), Sync::Kernel).unwrap();
+            assert_eq!(seqs, [Seq(round + 1)]);
+            assert!(store.open_files() <= 4);
+        }
+    }
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    let journals = open.filter(|path| path.starts_with(folder.path()) && path.to_str().unwrap().ends_with(".journal"));
+    assert_eq!(journals.count(), 4);
+    for session in &sessions {
+        store.flush(session, 1).unwrap();
+        assert_eq!(store.load(session, Take::Peek).unwrap().entries.len(), 3);
+    }
+}
+
+#[test]
+fn files_are_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("deep/data");
+    let store = FileStore::open(&data).unwrap();
+    let epoch = store.own(&id("s")).unwrap();
+    store.append(&id("s"), epoch, &prompts("s", 1), Sync::Disk).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (path, _) in snapshot(&data) {
+        assert_eq!(mode(&path), 0o600, "{path:?}");
+        assert_eq!(mode(path.parent().unwrap()), 0o700, "{path:?}");
+    }
+    assert_eq!(mode(&data), 0o700);
+    let journal = find(&data, "s.journal");
+    assert_eq!(journal.parent().unwrap().file_name().unwrap().len(), 2);
+}
+
+#[test]
+fn f34_linked_folders_and_files_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let real = folder.path().join("real");
+    fs::create_dir(&real).unwrap();
+    let refused = |data: &Path, link: &Path| {
+        let error = FileStore::open(data).unwrap_err();
+        assert_eq!(error, StoreError::Symlink { path: link.to_owned() });
+        assert!(error.to_string().contains("give the real path"), "{error}");
+    };
+    let data = folder.path().join("data");
+    symlink(&real, &data).unwrap();
+    refused(&data, &data);
+    fs::remove_file(&data).unwrap();
+    for below in ["sessions", "owners"] {
+        fs::create_dir_all(&data).unwrap();
+        symlink(&real, data.join(below)).unwrap();
+        refused(&data, &data.join(below));
+        fs::remove_dir_all(&data).unwrap();
+    }
+    symlink(folder.path().join("nowhere"), &data).unwrap();
+    refused(&data, &data);
+    fs::remove_file(&data).unwrap();
+
+    let store = FileStore::open(&data).unwrap();
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    store.append(&session, epoch, &prompts("s", 1), Sync::Kernel).unwrap();
+    let path = find(&data, "s.journal");
+    fs::rename(&path, real.join("elsewhere")).unwrap();
+    symlink(real.join("elsewhere"), &path).unwrap();
+    for take in [Take::Own, Take::Peek] {
+        assert_eq!(store.load(&session, take), Err(StoreError::Symlink { path: path.clone() }));
+    }
+    let shard = path.parent().unwrap();
+    fs::rename(shard, real.join("shard")).unwrap();
+    symlink(real.join("shard"), shard).unwrap();
+    store.rest(&session).unwrap();
+    assert_eq!(store.load(&session, Take::Own), Err(StoreError::Symlink { path: shard.to_owned() }));
+}
+
+#[test]
+fn f34_something_else_in_place_of_a_folder_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::write(&data, "a file").unwrap();
+    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { path: data.clone() });
+    assert!(matches!(FileStore::open(data.join("below")).unwrap_err(), StoreError::NotAFolder { .. }));
+    fs::remove_file(&data).unwrap();
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("sessions"), "a file").unwrap();
+    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { path: data.join("sessions") });
+}
+
+/// Takes this thread's right to pass by file permissions, which root has.
+fn become_ordinary() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    set_capabilities(None, sets).unwrap();
+}
+
+#[test]
+fn f34_a_folder_without_permission_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(FileStore::open(&data).unwrap());
+    let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            become_ordinary();
+            for (locked, mode) in [("", 0o000), ("", 0o600), ("sessions", 0o500), ("owners", 0o500), ("owners", 0o000)]
+            {
+                let path = data.join(locked);
+                chmod(&path, mode);
+                let opened = FileStore::open(&data);
+                chmod(&path, 0o700);
+                let error = opened.unwrap_err();
+                assert!(matches!(error, StoreError::Denied { .. }), "{locked} {mode:o}: {error}");
+                assert!(error.to_string().contains(data.to_str().unwrap()), "{error}");
+            }
+            chmod(&data, 0o500);
+            assert!(matches!(FileStore::open(data.join("new")).unwrap_err(), StoreError::Denied { .. }));
+            chmod(&data, 0o700);
+            FileStore::open(&data).unwrap();
+        });
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn f34_a_journal_that_cannot_be_read_is_listed_as_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    for name in ["good", "locked"] {
+        let epoch = store.own(&id(name)).unwrap();
+        store.append(&id(name), epoch, &prompts(name, 1), Sync::Kernel).unwrap();
+    }
+    let path = find(folder.path(), "locked.journal");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            become_ordinary();
+            let list = store.list().unwrap();
+            let seen: Vec<_> = list.iter().map(|s| (s.session_id.as_str(), s.entries, s.damage.len())).collect();
+            assert_eq!(seen, [("good", 1, 0), ("locked", 0, 1)]);
+            assert_eq!(store.load(&id("locked"), Take::Peek), Err(StoreError::Denied { path: path.clone() }));
+        });
+        thread.join().unwrap();
+    });
+}
