@@ -1,0 +1,172 @@
+//! The way of a response's pieces to the agent: merged, and at most one batch at a time.
+//!
+//! A batch carries a [`Credit`]; while it is out, what streams in is merged into one pending batch, which goes when
+//! the credit comes back. So an agent that is busy costs memory for one response (whose size the wire protocol caps)
+//! and never a growing mailbox. The last batch of an attempt does not wait for its credit: it must come before the
+//! attempt's end.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use playhouse_protocol::{CallId, CallReport, Credit, StreamDelta, StreamEvent};
+use ractor::DerivedActorRef;
+
+/// Takes a response's events and sends them on as [`CallReport::Delta`] batches. Clones share one stream.
+#[derive(Clone)]
+pub struct StreamSink(Arc<Shared>);
+
+struct Shared {
+    call: CallId,
+    attempt: u32,
+    out: Box<dyn Fn(CallReport) + Send + Sync>,
+    /// Whether a batch is out whose credit has not come back.
+    in_flight: AtomicBool,
+    pending: Mutex<Pending>,
+}
+
+struct Pending {
+    deltas: Vec<StreamDelta>,
+    /// A tool call opened after the last delta: the next one does not merge into it.
+    boundary: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// Nothing goes out any more.
+    Closed,
+}
+
+impl StreamSink {
+    /// A sink that reports to an agent. An agent that is dead is no error: the reports are dropped.
+    pub fn new(call: CallId, attempt: u32, reply: DerivedActorRef<CallReport>) -> Self {
+        Self::with(call, attempt, move |report| {
+            let _ = reply.send_message(report);
+        })
+    }
+
+    /// A sink that hands its batches to `out`, which must not block.
+    pub fn with(call: CallId, attempt: u32, out: impl Fn(CallReport) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Shared {
+            call,
+            attempt,
+            out: Box::new(out),
+            in_flight: AtomicBool::new(false),
+            pending: Mutex::new(Pending { deltas: Vec::new(), boundary: false, phase: Phase::Open }),
+        }))
+    }
+
+    /// A sink that forgets everything, for callers who only want the whole response.
+    pub fn discard() -> Self {
+        Self::with("discard".into(), 0, drop)
+    }
+
+    /// Takes an event. Never waits.
+    pub fn push(&self, event: StreamEvent) {
+        let delta = match event {
+            StreamEvent::TextDelta { delta } => StreamDelta::Text { delta },
+            StreamEvent::ThinkingDelta { delta } => StreamDelta::Thinking { delta },
+            StreamEvent::ToolCallDelta { delta } => StreamDelta::ToolCallDelta { delta },
+            StreamEvent::ToolCallStart { .. } => {
+                self.0.lock().boundary = true;
+                // Holding the lock may have hidden a returning credit.
+                self.0.pump();
+                return;
+            }
+            // The end of an attempt is the provider's return value, reported by the connection.
+            StreamEvent::Start | StreamEvent::Done { .. } | StreamEvent::Error { .. } => return,
+        };
+        {
+            let mut pending = self.0.lock();
+            if pending.phase == Phase::Closed {
+                return;
+            }
+            let boundary = std::mem::take(&mut pending.boundary);
+            let apart = match pending.deltas.last_mut() {
+                Some(last) if !boundary => last.merge(delta).err(),
+                Some(_) | None => Some(delta),
+            };
+            pending.deltas.extend(apart);
+        }
+        self.0.pump();
+    }
+
+    /// Sends what is pending and closes the sink: after this, no delta of this attempt goes out.
+    pub fn finish(&self) {
+        let mut pending = self.0.lock();
+        if pending.phase == Phase::Open && !pending.deltas.is_empty() {
+            let deltas = std::mem::take(&mut pending.deltas);
+            self.0.send(deltas, Credit::free());
+        }
+        pending.phase = Phase::Closed;
+    }
+
+    /// Forgets what is pending and closes the sink: the call was cancelled.
+    pub fn abandon(&self) {
+        let mut pending = self.0.lock();
+        pending.deltas.clear();
+        pending.phase = Phase::Closed;
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, deltas: Vec<StreamDelta>, credit: Credit) {
+        (self.out)(CallReport::Delta { call: self.call.clone(), attempt: self.attempt, deltas, credit });
+    }
+
+    /// Sends the pending batch if none is out.
+    ///
+    /// Sending happens under the lock, so that batches keep their order and `finish` comes last. A failed send drops
+    /// its credit right there, under the lock: that is why this only tries the lock. Whoever holds it looks again
+    /// after releasing it, so a credit that came back meanwhile is not missed.
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let mut pending = match self.pending.try_lock() {
+                Ok(pending) => pending,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if pending.phase == Phase::Closed || pending.deltas.is_empty() {
+                return;
+            }
+            if !self.in_flight.swap(true, Ordering::SeqCst) {
+                let deltas = std::mem::take(&mut pending.deltas);
+                let shared = Arc::downgrade(self);
+                let credit = Credit::new(move || {
+                    if let Some(shared) = shared.upgrade() {
+                        shared.in_flight.store(false, Ordering::SeqCst);
+                        // Pairs with the fence below: either the lock is seen free here, or the flag is seen there.
+                        fence(Ordering::SeqCst);
+                        shared.pump();
+                    }
+                });
+                self.send(deltas, credit);
+                return;
+            }
+            drop(pending);
+            fence(Ordering::SeqCst);
+            if self.in_flight.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for StreamSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSink")
+            .field("call", &self.0.call)
+            .field("attempt", &self.0.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "sink_tests.rs"]
+mod tests;

@@ -1,0 +1,238 @@
+//! Server-sent events, as the HTML standard specifies them; pure.
+//!
+//! Lines end in LF, CRLF or CR; a leading byte-order mark is dropped; `data` lines of one event are joined by LF;
+//! comments and unknown fields are skipped; an event without `data` is none; an event that the stream ends in the
+//! middle of is dropped. Bytes become text only when their event is complete, so a character split over two reads is
+//! never damaged. There is no reconnecting: it could buy a response twice.
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The `event` field; empty is the standard's `message`.
+    pub event: String,
+    /// The `data` lines, joined by LF.
+    pub data: String,
+}
+
+/// An event that is longer than the decoder's cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("one event of the stream is longer than {cap} bytes")]
+pub struct FrameTooLong {
+    /// The cap in bytes.
+    pub cap: usize,
+}
+
+/// Turns bytes, split anywhere, into events.
+#[derive(Debug)]
+pub struct SseDecoder {
+    cap: usize,
+    /// The line that has not ended yet.
+    line: Vec<u8>,
+    event: Vec<u8>,
+    data: Option<Vec<u8>>,
+    /// The last byte was a CR: an LF right after it belongs to the same line end.
+    after_cr: bool,
+    /// The first line has not been looked at for a byte-order mark.
+    at_start: bool,
+}
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+impl SseDecoder {
+    /// A decoder that refuses events of more than `cap` bytes.
+    pub fn new(cap: usize) -> Self {
+        Self { cap, line: Vec::new(), event: Vec::new(), data: None, after_cr: false, at_start: true }
+    }
+
+    /// Takes the next bytes and appends the events they complete to `frames`.
+    pub fn feed(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                rest = rest.split_first().map_or(&[], |(_, tail)| tail);
+                continue;
+            }
+            match rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+                None => {
+                    self.extend_line(rest)?;
+                    return Ok(());
+                }
+                Some(end) => {
+                    let (line, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+                    self.extend_line(line)?;
+                    let (stop, tail) = tail.split_first().unwrap_or((&b'\n', &[]));
+                    self.after_cr = *stop == b'\r';
+                    rest = tail;
+                    frames.extend(self.end_line());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), FrameTooLong> {
+        let held = self.line.len() + self.event.len() + self.data.as_ref().map_or(0, Vec::len);
+        if held + bytes.len() > self.cap {
+            return Err(FrameTooLong { cap: self.cap });
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Option<Frame> {
+        let mut line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.at_start) && line.starts_with(BOM) {
+            line.drain(..BOM.len());
+        }
+        let frame = if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            self.data.take().map(|data| Frame { event: text(event), data: text(data) })
+        } else {
+            self.field(&line);
+            None
+        };
+        // The buffer goes back, so that a long stream does not allocate for each line.
+        line.clear();
+        self.line = line;
+        frame
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match name {
+            b"data" => match &mut self.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend_from_slice(value);
+                }
+                None => self.data = Some(value.to_vec()),
+            },
+            b"event" => self.event = value.to_vec(),
+            // A comment (an empty name), `id`, `retry`, and fields the standard does not know.
+            _ => {}
+        }
+    }
+}
+
+/// Decodes as the standard says: what is no UTF-8 becomes U+FFFD.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decode(pieces: &[&[u8]]) -> Vec<(String, String)> {
+        let mut decoder = SseDecoder::new(1 << 16);
+        let mut frames = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece, &mut frames).unwrap();
+        }
+        frames.into_iter().map(|frame| (frame.event, frame.data)).collect()
+    }
+
+    fn data(text: &[u8]) -> Vec<String> {
+        decode(&[text]).into_iter().map(|(_, data)| data).collect()
+    }
+
+    /// What the standard says about corners, each with the data of the events it gives.
+    const CORPUS: [(&[u8], &[&str]); 21] = [
+        (b"data: a\n\n", &["a"]),
+        (b"data: a\r\n\r\n", &["a"]),
+        (b"data: a\r\r", &["a"]),
+        (b"data: a\r\n\n", &["a"]),
+        (b"data: a\n\r\n", &["a"]),
+        (b"data:a\n\n", &["a"]),
+        (b"data:  a\n\n", &[" a"]),
+        (b"data: a\ndata: b\n\n", &["a\nb"]),
+        (b"data: a\r\ndata: b\r\n\r\n", &["a\nb"]),
+        (b"data: a\ndata\ndata:\n\n", &["a\n\n"]),
+        (b"data\n\n", &[""]),
+        (b": keep-alive\n\ndata: a\n\n", &["a"]),
+        (b":\n\n:\n\n", &[]),
+        (b"event: ping\n\n", &[]),
+        (b"id: 1\nretry: 5\nnonsense\ndata: a\n\n", &["a"]),
+        (b"\xef\xbb\xbfdata: a\n\n", &["a"]),
+        (b"data: \xef\xbb\xbfa\n\n", &["\u{feff}a"]),
+        (b"data: a\n", &[]),
+        (b"data: a\n\ndata: b", &["a"]),
+        (b"data: a: b\n\n\n\ndata: c\n\n", &["a: b", "c"]),
+        (b"data: \xff\n\n", &["\u{fffd}"]),
+    ];
+
+    #[test]
+    fn f04_the_corners_of_the_standard() {
+        for (bytes, expected) in CORPUS {
+            assert_eq!(data(bytes), expected, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn f04_every_corner_split_at_every_byte_gives_the_same_events() {
+        for (bytes, _) in CORPUS {
+            let whole = decode(&[bytes]);
+            for at in 0..=bytes.len() {
+                let (left, right) = bytes.split_at(at);
+                assert_eq!(decode(&[left, right]), whole, "{:?} at {at}", String::from_utf8_lossy(bytes));
+            }
+            let single: Vec<&[u8]> = bytes.chunks(1).collect();
+            assert_eq!(decode(&single), whole);
+        }
+    }
+
+    #[test]
+    fn events_have_names() {
+        let seen = decode(&[b"event: a\nevent: b\ndata: 1\n\ndata: 2\n\n"]);
+        assert_eq!(seen, [("b".into(), "1".into()), (String::new(), "2".into())]);
+    }
+
+    #[test]
+    fn an_endless_event_is_refused() {
+        let mut decoder = SseDecoder::new(100);
+        let mut frames = Vec::new();
+        let refused = (0..100).find_map(|_| decoder.feed(b"data: 0123456789\n", &mut frames).err());
+        assert_eq!(refused, Some(FrameTooLong { cap: 100 }));
+        let mut decoder = SseDecoder::new(100);
+        assert!(decoder.feed(&[b'x'; 101], &mut frames).is_err());
+        assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn many_events_may_be_longer_than_the_cap_together() {
+        let mut decoder = SseDecoder::new(20);
+        let mut frames = Vec::new();
+        decoder.feed(&b"data: 0123456789\n\n".repeat(50), &mut frames).unwrap();
+        assert_eq!(frames.len(), 50);
+    }
+
+    proptest! {
+        #[test]
+        fn f04_random_bytes_split_anywhere_give_the_same_events(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("data: ".to_owned()), Just("data:".to_owned()), Just("\n".to_owned()), Just("\r\n".to_owned()),
+                    Just("\r".to_owned()), Just(": hi".to_owned()), Just("event: e".to_owned()), "[a-zé€😀 :]{0,6}",
+                ],
+                0..40,
+            ),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let bytes = parts.concat().into_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for cut in cuts {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            pieces.push(&bytes[from..]);
+            prop_assert_eq!(decode(&pieces), decode(&[&bytes]));
+        }
+    }
+}
