@@ -1,0 +1,166 @@
+//! A process of a tool, which never outlives its owner, nor does anything it started.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::oneshot;
+
+use crate::mark::Mark;
+use crate::proc_table;
+use crate::reap::{Group, Target, kill_group, submit};
+use crate::sweeps::{SweepGuard, Sweeps};
+
+const REAP_WAIT: Duration = Duration::from_secs(1);
+
+static ALL_SWEEPS: LazyLock<Sweeps> = LazyLock::new(Sweeps::new);
+
+/// Resolves when no search for surviving processes is under way: after this, whatever was dropped or killed is dead.
+pub async fn settled() {
+    ALL_SWEEPS.settled().await;
+}
+
+/// A running process, the leader of its own group. It needs a runtime with I/O and time.
+///
+/// Dropped, it kills its group at once and has everything else that came from it found and killed in the background
+/// ([`settled`] tells when). A call's end waits for that: `Finished` means that nothing of it runs any more.
+#[derive(Debug)]
+pub struct Process {
+    /// Taken when the process is over and reaped.
+    child: Option<Child>,
+    leader: i32,
+    start: u64,
+    mark: Mark,
+    group: Group,
+    #[cfg(target_os = "linux")]
+    exit: Option<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>,
+}
+
+impl Process {
+    /// Starts a command in its own process group, with the marks by which its descendants are found.
+    ///
+    /// Variables that look like secrets are taken out of its environment, see [`is_secret`](crate::is_secret). A
+    /// command that can set its own limit on file locks to [`Mark::tag`] should do so first; it is set from here too,
+    /// but only once the process runs.
+    pub fn spawn(mut command: Command, mark: Mark) -> io::Result<Self> {
+        mark.put_on(&mut command);
+        command.process_group(0).kill_on_drop(false);
+        let child = command.spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
+        // From here on the guard holds: an early return kills.
+        let mut process = Self {
+            child: Some(child),
+            leader,
+            start: 0,
+            mark,
+            group: Group::Held,
+            #[cfg(target_os = "linux")]
+            exit: None,
+        };
+        process.start = proc_table::find(leader).map(|seen| seen.start).unwrap_or_default();
+        #[cfg(target_os = "linux")]
+        process.prepare(leader)?;
+        Ok(process)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn prepare(&mut self, leader: i32) -> io::Result<()> {
+        use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, prlimit};
+        let Some(pid) = Pid::from_raw(leader) else { return Ok(()) };
+        let maximum = getrlimit(Resource::Locks).maximum;
+        // Where it is refused the other marks must do.
+        let _ = prlimit(Some(pid), Resource::Locks, Rlimit { current: Some(self.mark.tag()), maximum });
+        if let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            #[allow(deprecated, reason = "its flaw is types that lie about their descriptor; `OwnedFd` does not")]
+            let exit = tokio::io::unix::AsyncFd::with_interest(handle, tokio::io::Interest::READABLE)?;
+            self.exit = Some(exit);
+        }
+        Ok(())
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        u32::try_from(self.leader).unwrap_or_default()
+    }
+
+    /// Its standard input, once, if it was piped.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.as_mut()?.stdin.take()
+    }
+
+    /// Its standard output, once, if it was piped.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.as_mut()?.stdout.take()
+    }
+
+    /// Its standard error, once, if it was piped.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.as_mut()?.stderr.take()
+    }
+
+    /// Resolves when the process itself has ended. What it started may live on until [`Process::kill_tree`].
+    ///
+    /// Where the system allows, the process is not reaped by this, so its group's id stays its own.
+    pub async fn exited(&mut self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(exit) = &self.exit {
+            // Left unread: readiness of an ended process never goes away.
+            exit.readable().await?.retain_ready();
+            return Ok(());
+        }
+        if let Some(child) = &mut self.child {
+            child.wait().await?;
+            self.group = Group::Released;
+        }
+        Ok(())
+    }
+
+    /// Kills the process and everything that came from it, and tells how the process itself ended.
+    pub async fn kill_tree(mut self) -> io::Result<ExitStatus> {
+        // The group is not killed first: the tree below it can only be traced while its parents live.
+        let (done, swept) = oneshot::channel();
+        let guards = self.guards();
+        submit(self.target(None, guards, Some(done)));
+        // An error means that the search broke off; the wait below still holds for the process itself.
+        let _ = swept.await;
+        let Some(mut child) = self.child.take() else {
+            return Err(io::Error::other("the process is gone"));
+        };
+        // It is dead by now, unless the kernel would not let go of it.
+        match tokio::time::timeout(REAP_WAIT, child.wait()).await {
+            Ok(status) => status,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it was killed and did not end")),
+        }
+    }
+
+    fn guards(&self) -> Vec<SweepGuard> {
+        let own = self.mark.sweeps.as_ref().map(Sweeps::begin);
+        own.into_iter().chain([ALL_SWEEPS.begin()]).collect()
+    }
+
+    fn target(&self, child: Option<Child>, guards: Vec<SweepGuard>, done: Option<oneshot::Sender<()>>) -> Target {
+        let Mark { run, tag, .. } = self.mark.clone();
+        Target { leader: self.leader, group: self.group, start: self.start, run, tag, child, guards, done }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            let guards = self.guards();
+            if self.group == Group::Held {
+                kill_group(self.leader);
+            }
+            submit(self.target(Some(child), guards, None));
+        }
+    }
+}
+
+/// A command with no input and both outputs piped.
+pub(crate) fn quiet(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}

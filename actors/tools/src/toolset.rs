@@ -1,0 +1,398 @@
+//! The tools an agent has, and what can be said about a call before it runs.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonschema::{PatternOptions, Validator};
+use playhouse_protocol::entry::BlockStage;
+use playhouse_protocol::{EffectClass, ToolDefinition, ToolError};
+use serde_json::Value;
+
+use crate::text::cut;
+use crate::tool::Tool;
+
+/// Caps on what a refusal tells the model.
+const MAX_ERRORS: usize = 10;
+const MAX_ERROR_CHARS: usize = 200;
+/// Arguments come from a model: a pattern must not be able to hold up a mailbox.
+const BACKTRACK_LIMIT: usize = 50_000;
+
+/// An agent's tools: immutable, cheap to clone.
+#[derive(Clone)]
+pub struct ToolSet(Arc<Inner>);
+
+struct Inner {
+    tools: Vec<Arc<Compiled>>,
+    by_name: HashMap<String, usize>,
+    definitions: Arc<[ToolDefinition]>,
+}
+
+struct Compiled {
+    tool: Arc<dyn Tool>,
+    definition: ToolDefinition,
+    validator: Validator,
+}
+
+/// Why tools don't make a set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolSetError {
+    /// A name that providers refuse.
+    #[error("`{name}` cannot name a tool: use 1 to 64 letters, digits, `_` or `-`")]
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// Two tools of one name.
+    #[error("there are two tools named `{name}`: rename one of them")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// A schema that is none, or that refers to something outside itself.
+    #[error("the parameters of the tool `{name}` are no JSON Schema that stands alone: {reason}")]
+    InvalidSchema {
+        /// The tool.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A name that is not in the set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tool `{name}`{}; the tools are: {}", nearest_hint(.nearest), list(.known))]
+pub struct UnknownTool {
+    /// The name asked for.
+    pub name: String,
+    /// The name that was probably meant.
+    pub nearest: Option<String>,
+    /// The names there are.
+    pub known: Vec<String>,
+}
+
+/// What can be said about a call before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vetted {
+    /// It can run.
+    Ready {
+        /// What a crash on the way would mean.
+        effect: EffectClass,
+        /// Why to ask a person first, if one is to be asked.
+        ask: Option<String>,
+        /// How long it may run.
+        timeout: Duration,
+    },
+    /// It must not run.
+    Blocked {
+        /// The stage that refused.
+        stage: BlockStage,
+        /// Why, for the model.
+        reason: String,
+    },
+}
+
+impl ToolSet {
+    /// Compiles every schema; the order is kept.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, ToolSetError> {
+        let compiled: Result<Vec<_>, _> = tools.into_iter().map(|tool| compile(tool).map(Arc::new)).collect();
+        Self::of(compiled?)
+    }
+
+    /// No tools.
+    pub fn empty() -> Self {
+        Self(Arc::new(Inner { tools: Vec::new(), by_name: HashMap::new(), definitions: Arc::new([]) }))
+    }
+
+    fn of(tools: Vec<Arc<Compiled>>) -> Result<Self, ToolSetError> {
+        let mut by_name = HashMap::new();
+        for (at, compiled) in tools.iter().enumerate() {
+            let name = compiled.definition.name.clone();
+            if by_name.insert(name.clone(), at).is_some() {
+                return Err(ToolSetError::Duplicate { name });
+            }
+        }
+        let definitions = tools.iter().map(|compiled| compiled.definition.clone()).collect();
+        Ok(Self(Arc::new(Inner { tools, by_name, definitions })))
+    }
+
+    /// The tools as a model sees them.
+    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
+        self.0.definitions.clone()
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.definitions.iter().map(|definition| definition.name.as_str())
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.find(name).map(|compiled| compiled.tool.clone())
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Compiled>> {
+        self.0.by_name.get(name).and_then(|at| self.0.tools.get(*at))
+    }
+
+    /// The tools named, in that order; a name given twice counts once.
+    pub fn select(&self, names: &[String]) -> Result<Self, UnknownTool> {
+        let mut chosen: Vec<Arc<Compiled>> = Vec::new();
+        for name in names {
+            let compiled = self.find(name).ok_or_else(|| self.unknown(name))?;
+            if !chosen.iter().any(|have| Arc::ptr_eq(have, compiled)) {
+                chosen.push(compiled.clone());
+            }
+        }
+        // Names of a set are distinct, so those of a part of it are too.
+        Ok(Self::of(chosen).unwrap_or_else(|_| Self::empty()))
+    }
+
+    fn unknown(&self, name: &str) -> UnknownTool {
+        let distance = |known: &&str| edit_distance(&known.to_lowercase(), &name.to_lowercase());
+        let nearest = self.names().min_by_key(distance).filter(|known| distance(known) <= 1 + name.len() / 3);
+        UnknownTool {
+            name: cut(name, 80),
+            nearest: nearest.map(str::to_owned),
+            known: self.names().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Looks at a call: is there such a tool, do the arguments fit, must someone be asked. Pure, if the tool is.
+    pub fn vet(&self, name: &str, args: &Value) -> Vetted {
+        let Some(compiled) = self.find(name) else {
+            let known: Vec<String> = self.names().map(str::to_owned).collect();
+            let reason = format!("{}: {}", ToolError::NotFound(cut(name, 80)), list(&known));
+            return Vetted::Blocked { stage: BlockStage::Lookup, reason };
+        };
+        let refused = |reason: String| Vetted::Blocked { stage: BlockStage::Schema, reason };
+        if let Value::String(text) = args {
+            let reason = format!("they are not valid JSON; send one JSON object, complete: {}", cut(text, 80));
+            return refused(ToolError::InvalidArgs(reason).to_string());
+        }
+        if let Some(reason) = mismatch(&compiled.validator, args) {
+            return refused(ToolError::InvalidArgs(reason).to_string());
+        }
+        let tool = &compiled.tool;
+        let asked = catch_unwind(AssertUnwindSafe(|| {
+            let (effect, ask) = (tool.effect(args), tool.needs_permission(args));
+            Vetted::Ready { effect, ask, timeout: tool.timeout_for(args) }
+        }));
+        asked.unwrap_or_else(|panic| refused(ToolError::Panicked(panic_text(panic)).to_string()))
+    }
+}
+
+impl fmt::Debug for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+fn compile(tool: Arc<dyn Tool>) -> Result<Compiled, ToolSetError> {
+    let name = tool.name().to_owned();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(plain) {
+        return Err(ToolSetError::InvalidName { name });
+    }
+    let parameters = tool.parameters_schema();
+    let invalid = |reason: String| ToolSetError::InvalidSchema { name: name.clone(), reason };
+    if !parameters.is_object() {
+        return Err(invalid("it is not a JSON object".to_owned()));
+    }
+    let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT);
+    let built = jsonschema::options().offline().with_pattern_options(patterns).build(&parameters);
+    let validator = built.map_err(|error| invalid(cut(&error.to_string(), 500)))?;
+    let definition = ToolDefinition { name, description: tool.description().to_owned(), parameters };
+    Ok(Compiled { tool, definition, validator })
+}
+
+fn mismatch(validator: &Validator, args: &Value) -> Option<String> {
+    let mut told = Vec::new();
+    let mut more = 0_usize;
+    for error in validator.iter_errors(args) {
+        if told.len() == MAX_ERRORS {
+            more += 1;
+            continue;
+        }
+        let path = error.instance_path().to_string();
+        let at = if path.is_empty() { "arguments" } else { path.as_str() };
+        told.push(format!("{}: {}", cut(at, MAX_ERROR_CHARS), cut(&error.to_string(), MAX_ERROR_CHARS)));
+    }
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    cut(text.unwrap_or("no message"), 500)
+}
+
+fn nearest_hint(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { cut(&names.join(", "), 1_000) }
+}
+
+/// Levenshtein's distance, in characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(80).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(80).enumerate() {
+        let mut next = vec![i + 1];
+        for (pair, to) in row.windows(2).zip(&b) {
+            if let ([diagonal, above], Some(left)) = (pair, next.last().copied()) {
+                let replaced = diagonal + usize::from(from != *to);
+                next.push(replaced.min(above + 1).min(left + 1));
+            }
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::default_tools;
+    use async_trait::async_trait;
+    use playhouse_protocol::{ToolContext, ToolResult};
+    use serde_json::json;
+
+    struct Odd(&'static str, Value);
+
+    #[async_trait]
+    impl Tool for Odd {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn description(&self) -> &str {
+            "odd"
+        }
+        fn parameters_schema(&self) -> Value {
+            self.1.clone()
+        }
+        fn needs_permission(&self, args: &Value) -> Option<String> {
+            assert!(args["boom"].is_null(), "asked about a bomb");
+            None
+        }
+        async fn execute(&self, _: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
+            Ok(ToolResult::default())
+        }
+    }
+
+    fn odd(name: &'static str, schema: Value) -> Arc<dyn Tool> {
+        Arc::new(Odd(name, schema))
+    }
+
+    fn defaults() -> ToolSet {
+        ToolSet::new(default_tools()).unwrap()
+    }
+
+    fn blocked(stage: BlockStage, vetted: Vetted) -> String {
+        match vetted {
+            Vetted::Blocked { stage: found, reason } if found == stage => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_set_is_checked_when_it_is_built() {
+        let twice = ToolSet::new(vec![odd("a", json!({})), odd("a", json!({}))]);
+        assert_eq!(twice.unwrap_err(), ToolSetError::Duplicate { name: "a".into() });
+        let named = ToolSet::new(vec![odd("a b", json!({}))]);
+        assert_eq!(named.unwrap_err(), ToolSetError::InvalidName { name: "a b".into() });
+        for schema in [json!({"type": "nothing"}), json!(true), json!({"properties": 3})] {
+            let error = ToolSet::new(vec![odd("a", schema)]).unwrap_err();
+            assert!(matches!(error, ToolSetError::InvalidSchema { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_never_fetched() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let url = format!("http://{}/schema.json", server.local_addr().unwrap());
+        let file = format!("file://{}", std::env::current_exe().unwrap().display());
+        for target in [url, file] {
+            let error = ToolSet::new(vec![odd("a", json!({"$ref": target}))]).unwrap_err();
+            assert!(matches!(error, ToolSetError::InvalidSchema { .. }), "{error}");
+        }
+        assert_eq!(server.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody called");
+    }
+
+    #[test]
+    fn a_call_that_can_run_is_described() {
+        let vetted = defaults().vet("bash", &json!({"command": "ls", "timeout_ms": 1500}));
+        let ask = Some("run a shell command".to_owned());
+        assert_eq!(vetted, Vetted::Ready { effect: EffectClass::Once, ask, timeout: Duration::from_millis(1500) });
+        let vetted = defaults().vet("read_file", &json!({"path": "x"}));
+        assert!(matches!(vetted, Vetted::Ready { effect: EffectClass::Read, ask: None, .. }));
+    }
+
+    #[test]
+    fn an_unknown_tool_is_answered_with_the_tools_there_are() {
+        let reason = blocked(BlockStage::Lookup, defaults().vet("bsh", &json!({})));
+        assert!(reason.starts_with(&ToolError::NotFound("bsh".into()).to_string()), "{reason}");
+        assert!(reason.contains("read_file, list_files, bash"), "{reason}");
+    }
+
+    #[test]
+    fn f09_arguments_that_did_not_parse_never_run() {
+        for broken in ["", "{", "{\"command\": \"rm", "[1,"] {
+            let reason = blocked(BlockStage::Schema, defaults().vet("bash", &json!(broken)));
+            assert!(reason.contains("not valid JSON"), "{reason}");
+        }
+        // Not even where the schema would take a string.
+        let set = ToolSet::new(vec![odd("any", json!({}))]).unwrap();
+        blocked(BlockStage::Schema, set.vet("any", &json!("{\"a\":")));
+    }
+
+    #[test]
+    fn every_mismatch_is_told_with_its_path_and_the_text_is_capped() {
+        let reason = blocked(BlockStage::Schema, defaults().vet("read_file", &json!({"offset": "x", "limit": 0})));
+        for part in ["/offset", "/limit", "path"] {
+            assert!(reason.contains(part), "{part}: {reason}");
+        }
+        let schema = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+        let set = ToolSet::new(vec![odd("many", schema)]).unwrap();
+        let many: serde_json::Map<_, _> = (0..500).map(|i| (format!("k{i}"), json!("ä".repeat(9_999)))).collect();
+        let reason = blocked(BlockStage::Schema, set.vet("many", &Value::Object(many)));
+        assert!(reason.contains("and 490 more") && reason.chars().count() < 5_000, "{}", reason.len());
+    }
+
+    #[test]
+    fn f18_a_panic_while_vetting_is_a_refusal() {
+        let set = ToolSet::new(vec![odd("a", json!({}))]).unwrap();
+        let reason = blocked(BlockStage::Schema, set.vet("a", &json!({"boom": 1})));
+        assert!(reason.contains("crashed") && reason.contains("bomb"), "{reason}");
+    }
+
+    #[test]
+    fn a_selection_keeps_its_order_and_names_what_is_missing() {
+        let all = defaults();
+        let some = all.select(&["bash".into(), "read_file".into(), "bash".into()]).unwrap();
+        assert_eq!(some.names().collect::<Vec<_>>(), ["bash", "read_file"]);
+        let error = all.select(&["raed_file".into()]).unwrap_err();
+        assert_eq!(error.nearest.as_deref(), Some("read_file"));
+        assert!(error.to_string().contains("did you mean `read_file`?"), "{error}");
+        assert!(error.to_string().contains("read_file, list_files, bash"), "{error}");
+        assert_eq!(all.select(&["quite_other".into()]).unwrap_err().nearest, None);
+    }
+
+    #[test]
+    fn distances_are_levenshteins() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "ab"), 2);
+        assert_eq!(edit_distance("ab", ""), 2);
+        assert_eq!(edit_distance("same", "same"), 0);
+    }
+}
