@@ -1,0 +1,178 @@
+//! The agent actor: a thin shell around the machine.
+//!
+//! - **Supervised by** the stage, or by the agent whose sub-agent it is. Its [`Life`] is what its incarnations share.
+//! - **Owns** the machine, its executor, its sub-agents, its hooks and timers. Nothing of it outlives the actor.
+//! - **Takes** [`AgentMsg`]. A handler feeds the machine and carries out its effects; it never waits.
+//! - **When it dies** everything under it dies with it; the next incarnation folds the journal and goes on. Its id,
+//!   its subscribers and those who wait for a run stay.
+
+mod children;
+mod effects;
+mod life;
+mod msg;
+mod recovery;
+mod state;
+
+use playhouse_protocol::entry::Settings;
+use playhouse_protocol::{InputId, ModelConfig};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, SupervisionEvent};
+use std::sync::Arc;
+
+pub use life::{ADMITTED, Life, Origin, address};
+pub use msg::{AgentMsg, AgentState, Reply};
+pub use state::State;
+
+use crate::machine::{Input, InputError};
+use state::Stage;
+
+/// The agent actor.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentActor;
+
+impl Actor for AgentActor {
+    type Msg = AgentMsg;
+    type State = State;
+    type Arguments = Arc<Life>;
+
+    async fn pre_start(&self, myself: ActorRef<AgentMsg>, life: Arc<Life>) -> Result<State, ActorProcessingErr> {
+        Ok(State::new(myself, life))
+    }
+
+    async fn post_start(&self, _: ActorRef<AgentMsg>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        state.begin();
+        Ok(())
+    }
+
+    async fn handle(&self, _: ActorRef<AgentMsg>, msg: AgentMsg, state: &mut State) -> Result<(), ActorProcessingErr> {
+        playhouse_supervision::chaos::strike("agent", msg.name());
+        state.take(msg)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<AgentMsg>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                state.ended(&who, reason.unwrap_or_else(|| "it stopped".to_owned()));
+            }
+            SupervisionEvent::ActorFailed(who, error) => state.ended(&who, error.to_string()),
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn take(&mut self, msg: AgentMsg) -> Result<(), ActorProcessingErr> {
+        match msg {
+            AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
+            AgentMsg::Await { input_id, reply } => self.await_run(input_id, reply),
+            AgentMsg::Look { permit, reply } => match &self.stage {
+                Stage::Live(machine) => {
+                    // Whoever asked may be gone.
+                    let _ = reply.send(AgentState::of(machine));
+                    drop(permit);
+                }
+                Stage::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),
+                Stage::Parked { .. } => {
+                    self.recover("looked at after it was parked");
+                    self.hold(AgentMsg::Look { permit, reply });
+                }
+            },
+            AgentMsg::Call(report) => self.call_report(report),
+            AgentMsg::Tool(report) => self.tool_report(report),
+            AgentMsg::Commit(report) => self.commit_report(report),
+            AgentMsg::HookDone { hook, verdict } => {
+                if self.hooks.remove(&hook).is_some() {
+                    self.feed(Input::HookDone { hook, verdict });
+                }
+            }
+            AgentMsg::TimerDue(timer) => {
+                if self.timers.remove(&timer).is_some() {
+                    self.feed(Input::Timer { timer });
+                }
+            }
+            AgentMsg::Recovered(outcome) => self.recovered(*outcome),
+            AgentMsg::WriterIs { address, writer } => self.writer_is(address, writer),
+            AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
+            AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
+            AgentMsg::ChildDue { call } => self.child_due(&call),
+            AgentMsg::Crash => return Err("a crash was asked for".into()),
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, input: Input, permit: playhouse_supervision::Permit, reply: Reply) {
+        match &mut self.stage {
+            Stage::Live(_) => {
+                if let Some(input_id) = msg::id_of(&input) {
+                    self.replies.entry(input_id.clone()).or_default().push((reply, permit));
+                }
+                match input {
+                    Input::Configure { input_id, settings } => self.configure(input_id, settings),
+                    input => self.feed(input),
+                }
+            }
+            Stage::Recovering { .. } => self.hold(AgentMsg::Tell { input, permit, reply }),
+            Stage::Parked { reason } => {
+                if matches!(input, Input::Abort { .. }) {
+                    let _ = reply.send(Err(InputError::Parked(reason.clone())));
+                    return;
+                }
+                self.recover("told after it was parked");
+                self.hold(AgentMsg::Tell { input, permit, reply });
+            }
+        }
+    }
+
+    /// Changes the settings. The key of a new model stays here; the journal gets the rest.
+    fn configure(&mut self, input_id: InputId, mut settings: Box<Settings>) {
+        let model = settings.model.clone();
+        settings.model.api_key = None;
+        self.feed(Input::Configure { input_id, settings });
+        let Stage::Live(machine) = &mut self.stage else { return };
+        let taken = ModelConfig { api_key: None, ..model.clone() };
+        if machine.durable().settings.model != taken {
+            return;
+        }
+        if model.api_key.is_some() {
+            self.life.learn(&model);
+        }
+        let asked = self.life.model(&taken);
+        if machine.setup().model != asked {
+            machine.set_setup(self.life.setup(asked));
+            self.life.let_go();
+            if let Some(connection) = self.connection.take() {
+                self.myself.get_cell().unmonitor(connection.get_cell());
+            }
+        }
+    }
+
+    /// Someone died: a child of ours, or one we work with.
+    fn ended(&mut self, who: &ActorCell, reason: String) {
+        let id = who.get_id();
+        if let Some(at) = self.writers.iter().position(|(_, writer)| writer.get_id() == id) {
+            let (address, _) = self.writers.swap_remove(at);
+            self.find_writer(address, Some(id));
+        } else if self.connection.as_ref().is_some_and(|connection| connection.get_id() == id) {
+            self.connection = None;
+            self.call_node = None;
+            self.feed(Input::ConnectionLost { reason });
+        } else if self.executor.as_ref().is_some_and(|(executor, _)| executor.get_id() == id) {
+            self.executor = None;
+            self.running.clear();
+            self.feed(Input::ExecutorLost { reason });
+        } else {
+            self.child_ended(id, reason);
+        }
+    }
+
+    /// Monitors `who`; false if it is dead already, which no monitor would tell.
+    fn watch(&self, who: &ActorCell) -> bool {
+        self.myself.get_cell().monitor(who.clone());
+        !matches!(who.get_status(), ActorStatus::Stopping | ActorStatus::Stopped)
+    }
+}

@@ -1,0 +1,208 @@
+//! Sub-agents: spawned, supervised and ended by their parent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use playhouse_protocol::entry::SpawnRef;
+use playhouse_protocol::{AgentMessage, Durability, InputId, SessionId, ToolCallId, ToolError, ToolResult};
+use playhouse_supervision::{Decision, Exit, Ledger, NodeState, Restart, RestartBudget, TreeNode};
+use ractor::{ActorId, ActorRef, ActorRuntime};
+use serde_json::Value;
+
+use super::AgentActor;
+use super::life::{Life, Origin, address};
+use super::msg::AgentMsg;
+use super::state::{Stage, State};
+use crate::definition::Definition;
+use crate::handle::{Agent, AgentHandle, HandleError};
+use crate::hooks::Approvals;
+use crate::machine::Input;
+use crate::sub_agent::{result_of, task};
+use crate::task::Task;
+
+/// A sub-agent.
+pub(super) struct Child {
+    life: Arc<Life>,
+    actor: Option<ActorRef<AgentMsg>>,
+    ledger: Ledger,
+    restarts: u64,
+    node: TreeNode,
+    started: Instant,
+    /// Prompts the child and waits for its run.
+    _driver: Task,
+    /// The pause before a restart.
+    pause: Option<Task>,
+    /// An abort on its way.
+    abort: Option<Task>,
+}
+
+impl State {
+    pub(super) fn spawn_child(&mut self, call: ToolCallId, name: &str, args: &Value, session: SessionId) {
+        let Stage::Live(machine) = &self.stage else { return };
+        let Some(sub) = self.life.definition.sub_agent(name).cloned() else {
+            let result = Err(ToolError::NotFound(name.to_owned()));
+            let _ = self.myself.cast(AgentMsg::ChildDone { call, result });
+            return;
+        };
+        let durable = machine.durable();
+        let Some(run) = &durable.run else { return };
+        let spawned_by = SpawnRef {
+            parent_session_id: durable.session_id.clone(),
+            parent_loop_id: run.loop_id.clone(),
+            tool_call_id: call.clone(),
+            tool_name: name.to_owned(),
+        };
+        let mut settings = durable.settings.clone();
+        settings.model = machine.setup().model.as_ref().clone();
+        let opened = sub.opened(&settings, session.clone(), spawned_by);
+        let definition = self.inherited(sub.definition(), sub.model().is_some());
+        let house = self.life.backstage.clone();
+        let node = house.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
+        let life = Arc::new(Life::new(house, Arc::new(definition), opened, Origin::Stored));
+        let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());
+        let mut child = Child {
+            life,
+            actor: None,
+            ledger: Ledger::default(),
+            restarts: 0,
+            node,
+            started: Instant::now(),
+            _driver: driver,
+            pause: None,
+            abort: None,
+        };
+        self.start_child(&mut child);
+        self.children.insert(call, child);
+    }
+
+    /// What a child has of its parent unless it has its own: who answers questions, and who answers for the model.
+    fn inherited(&self, own: &Definition, has_model: bool) -> Definition {
+        let mut definition = own.clone();
+        let parent = &self.life.definition;
+        if let (Approvals::Nobody, Approvals::Code(_)) = (&definition.approvals, &parent.approvals) {
+            definition.approvals = parent.approvals.clone();
+        }
+        if definition.provider_override.is_none() && !has_model {
+            definition.provider_override = parent.provider_override.clone();
+        }
+        definition
+    }
+
+    fn start_child(&self, child: &mut Child) {
+        let house = &self.life.backstage;
+        let parent = self.myself.get_cell();
+        child.life.succeeds(house.agents.get(child.life.agent_id.as_str()));
+        // A name is not given and `pre_start` cannot fail, so neither can this.
+        let Ok((actor, _)) = ActorRuntime::spawn_linked_instant(None, AgentActor, child.life.clone(), parent) else {
+            return;
+        };
+        house.agents.publish(child.life.agent_id.as_str(), actor.clone());
+        child.node.set_restarts(child.restarts);
+        child.actor = Some(actor);
+    }
+
+    pub(super) fn child_ended(&mut self, id: ActorId, reason: String) {
+        let found =
+            self.children.iter_mut().find(|(_, child)| child.actor.as_ref().is_some_and(|actor| actor.get_id() == id));
+        let Some((call, child)) = found else { return };
+        let call = call.clone();
+        child.actor = None;
+        let now = self.life.backstage.now().mono;
+        let (policy, budget) = (Restart::Permanent, RestartBudget::default());
+        match child.ledger.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
+            Decision::Restart { after } => {
+                child.restarts += 1;
+                child.node.set_state(NodeState::Restarting);
+                let (myself, due) = (self.myself.clone(), AgentMsg::ChildDue { call });
+                child.pause = Some(Task::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    let _ = myself.cast(due);
+                }));
+            }
+            Decision::Park { reason } => {
+                let error = ToolError::Failed(format!("the sub-agent crashed too often and was given up: {reason}"));
+                self.child_done(&call, Err(error));
+            }
+            Decision::Leave => {
+                let error = ToolError::Failed("the sub-agent ended without an answer".to_owned());
+                self.child_done(&call, Err(error));
+            }
+        }
+    }
+
+    pub(super) fn child_due(&mut self, call: &ToolCallId) {
+        let Some(mut child) = self.children.remove(call) else { return };
+        child.pause = None;
+        if child.actor.is_none() {
+            self.start_child(&mut child);
+        }
+        self.children.insert(call.clone(), child);
+    }
+
+    pub(super) fn child_done(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>) {
+        let duration_ms = match self.children.remove(call) {
+            Some(child) => {
+                let elapsed = child.started.elapsed().as_millis();
+                self.end_child(child);
+                u64::try_from(elapsed).unwrap_or(u64::MAX)
+            }
+            None => 0,
+        };
+        self.feed(Input::ChildEnded { call: call.clone(), result, duration_ms });
+    }
+
+    /// Nothing of a child that is over is kept, but for what is in its journal.
+    pub(super) fn end_child(&mut self, child: Child) {
+        let house = self.life.backstage.clone();
+        if let Some(actor) = &child.actor {
+            actor.stop(None);
+        }
+        house.agents.retire(child.life.agent_id.as_str());
+        house.hub.close(&child.life.agent_id);
+        child.life.let_go();
+        let session = child.life.session();
+        match child.life.opened.settings.durability {
+            Durability::None => self.spent.push(session),
+            Durability::Flush | Durability::Os => house.release(session),
+        }
+    }
+
+    /// The run's end is durable: what its sub-agents left in memory is not needed any more.
+    pub(super) fn forget_spent(&mut self) {
+        for session in self.spent.drain(..) {
+            self.life.backstage.remove(session);
+        }
+    }
+
+    pub(super) fn abort_child(&mut self, call: &ToolCallId) {
+        let Some(child) = self.children.get_mut(call) else { return };
+        let handle = AgentHandle::new(child.life.clone());
+        child.abort = Some(Task::spawn(async move {
+            // A child that cannot be told is one that is over, or that the parent's grace period will end.
+            let _ = handle.abort().await;
+        }));
+    }
+}
+
+/// Prompts the child with its task, once whatever happens, and reports how its run ended.
+fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, parent: ActorRef<AgentMsg>) -> Task {
+    let handle = AgentHandle::new(life.clone());
+    life.backstage.agents.expect(life.agent_id.as_str());
+    let at = life.backstage.now().wall;
+    Task::spawn(async move {
+        let input_id: InputId = format!("{session}/task").into();
+        let messages = vec![Arc::new(AgentMessage::user(task, at))];
+        let ended = async {
+            handle.tell(Input::Prompt { input_id: input_id.clone(), messages }).await?;
+            handle.report(&input_id).await
+        };
+        let result = match ended.await {
+            Ok(report) => result_of(&report),
+            Err(HandleError::Input(error)) => {
+                Err(ToolError::Failed(format!("the sub-agent refused its task: {error}")))
+            }
+            Err(error) => Err(ToolError::Failed(format!("the sub-agent could not be reached: {error}"))),
+        };
+        let _ = parent.cast(AgentMsg::ChildDone { call, result });
+    })
+}

@@ -1,0 +1,174 @@
+//! What an agent's incarnations share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use playhouse_protocol::entry::Opened;
+use playhouse_protocol::{AgentId, ModelConfig, SessionId};
+use playhouse_supervision::Admission;
+use ractor::{ActorCell, ActorRef};
+
+use super::msg::AgentMsg;
+use crate::backstage::{Backstage, Lease};
+use crate::definition::{Definition, Toolbox};
+use crate::hooks::Approvals;
+use crate::hub::Topic;
+use crate::keys::with_key;
+use crate::machine::{Approver, Setup};
+
+/// How many inputs may wait for one agent.
+pub const ADMITTED: usize = 64;
+
+/// What an agent's incarnations share: what it is, and where its journal is.
+pub struct Life {
+    /// The house.
+    pub backstage: Arc<Backstage>,
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its code.
+    pub definition: Arc<Definition>,
+    /// How its journal begins if there is none.
+    pub opened: Opened,
+    /// Who is let in.
+    pub admission: Admission,
+    /// How many of those wait.
+    waiting: Arc<AtomicUsize>,
+    /// Where it tells what happens.
+    pub topic: Arc<Topic>,
+    session: Mutex<SessionId>,
+    /// The model as the program gave it last, with its key.
+    model: Mutex<ModelConfig>,
+    /// Its share in a connection.
+    lease: Mutex<Option<Lease>>,
+    /// Whether its journal cannot exist yet, so that the first incarnation need not look.
+    fresh: AtomicBool,
+    /// Why the next incarnation is needed.
+    reason: Mutex<&'static str>,
+    /// The incarnation before the one that is being started: it must be gone before the journal is read.
+    predecessor: Mutex<Option<ActorCell>>,
+}
+
+/// Whether a session may already have a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It was just made up.
+    New,
+    /// It may be in the store.
+    Stored,
+}
+
+impl Life {
+    /// The life of an agent that begins with `opened`, or with the journal of its session.
+    pub fn new(backstage: Arc<Backstage>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
+        let agent_id = opened.agent_id.clone();
+        let waiting = Arc::default();
+        Self {
+            topic: backstage.hub.topic(&agent_id),
+            session: Mutex::new(opened.session_id.clone()),
+            model: Mutex::new(opened.settings.model.clone()),
+            lease: Mutex::default(),
+            agent_id,
+            definition,
+            opened,
+            admission: Admission::counting(ADMITTED, Arc::clone(&waiting)),
+            waiting,
+            fresh: AtomicBool::new(origin == Origin::New),
+            reason: Mutex::new("resumed"),
+            predecessor: Mutex::default(),
+            backstage,
+        }
+    }
+
+    /// The session it is in.
+    pub fn session(&self) -> SessionId {
+        lock(&self.session).clone()
+    }
+
+    /// Remembers whom the incarnation that is about to start succeeds. Called before it is published.
+    pub fn succeeds(&self, predecessor: Option<ActorRef<AgentMsg>>) {
+        let cell = predecessor.map(|actor| actor.get_cell());
+        *lock(&self.predecessor) = cell;
+    }
+
+    pub(super) fn take_predecessor(&self) -> Option<ActorCell> {
+        lock(&self.predecessor).take()
+    }
+
+    pub(super) fn move_to(&self, session: SessionId) {
+        *lock(&self.session) = session;
+    }
+
+    /// Why this incarnation is needed; the next one will be needed because this one died.
+    pub(super) fn take_reason(&self) -> &'static str {
+        let mut reason = lock(&self.reason);
+        std::mem::replace(&mut *reason, "restarted after a crash")
+    }
+
+    /// Its place in the live tree.
+    pub fn address(&self) -> String {
+        address(&self.agent_id)
+    }
+
+    /// Whether this is the first incarnation of a session that cannot have a journal; true once.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh.swap(false, Ordering::SeqCst)
+    }
+
+    /// Lets the live tree show how many inputs wait.
+    pub(super) fn show_queue(&self) {
+        self.backstage.tree.set_queue(&self.address(), self.waiting.clone());
+    }
+
+    /// Remembers a model with its key, which no journal holds.
+    pub(super) fn learn(&self, model: &ModelConfig) {
+        *lock(&self.model) = model.clone();
+    }
+
+    /// The model to ask: the one of the settings, with the key the program gave, or one from the environment.
+    pub(super) fn model(&self, settings: &ModelConfig) -> Arc<ModelConfig> {
+        let mut model = settings.clone();
+        let known = lock(&self.model);
+        if model.api_key.is_none() && known.provider == model.provider && known.base_url == model.base_url {
+            model.api_key = known.api_key.clone();
+        }
+        Arc::new(with_key(&model))
+    }
+
+    pub(crate) fn lease(&self, lease: Lease) {
+        *lock(&self.lease) = Some(lease);
+    }
+
+    /// Gives up its share in a connection: the agent is gone for good, or asks another model.
+    pub fn let_go(&self) {
+        lock(&self.lease).take();
+    }
+
+    pub(super) fn setup(&self, model: Arc<ModelConfig>) -> Setup {
+        let mut setup = Setup::new(Arc::new(Toolbox::new(&self.definition)), model);
+        setup.hooks = self.definition.hooks.set();
+        setup.approver = match self.definition.approvals {
+            Approvals::Nobody => Approver::Nobody,
+            Approvals::Watcher | Approvals::Code(_) => Approver::Present,
+        };
+        setup
+    }
+}
+
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Life")
+            .field("agent_id", &self.agent_id)
+            .field("session", &self.session())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The place of an agent in the live tree.
+pub fn address(agent: &AgentId) -> String {
+    format!("agent/{agent}")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,211 @@
+//! The agent's mailbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use playhouse_protocol::{
+    AgentId, CallReport, CommitReport, History, InputId, LoopId, SessionId, ToolCallId, ToolError, ToolReport,
+    ToolResult,
+};
+use playhouse_provider::ConnectionMsg;
+use playhouse_session::WriterMsg;
+use playhouse_supervision::Permit;
+use ractor::{ActorRef, RpcReplyPort};
+
+use super::recovery::Recovery;
+use crate::machine::{HookId, Input, InputError, Machine, RunReport, Timer, Verdict};
+
+/// Who gets the answer to an input.
+pub type Reply = RpcReplyPort<Result<(), InputError>>;
+
+/// What an agent is told.
+#[derive(Debug)]
+pub enum AgentMsg {
+    /// An input from outside; the reply comes when it is in the journal.
+    Tell {
+        /// The input.
+        input: Input,
+        /// Its place in the queue.
+        permit: Permit,
+        /// Who is told.
+        reply: Reply,
+    },
+    /// Tell me how the run of an input ended, now or later.
+    Await {
+        /// The input.
+        input_id: InputId,
+        /// Who is told.
+        reply: RpcReplyPort<Arc<RunReport>>,
+    },
+    /// What is the agent's state?
+    Look {
+        /// Its place in the queue.
+        permit: Permit,
+        /// Who is told.
+        reply: RpcReplyPort<AgentState>,
+    },
+    /// From the connection.
+    Call(CallReport),
+    /// From the executor.
+    Tool(ToolReport),
+    /// From the writer.
+    Commit(CommitReport),
+    /// A hook answered.
+    HookDone {
+        /// Which.
+        hook: HookId,
+        /// What it said.
+        verdict: Verdict,
+    },
+    /// Time is up.
+    TimerDue(Timer),
+    /// The journal was folded, or could not be.
+    Recovered(Box<Result<Recovery, String>>),
+    /// A writer that was searched for.
+    WriterIs {
+        /// Its address.
+        address: String,
+        /// Its incarnation.
+        writer: ActorRef<WriterMsg>,
+    },
+    /// The connection to the model, or why there is none.
+    ConnectionIs(Result<ActorRef<ConnectionMsg>, String>),
+    /// A sub-agent's run is over.
+    ChildDone {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// What it gave.
+        result: Result<ToolResult, ToolError>,
+    },
+    /// A sub-agent's pause before its restart is over.
+    ChildDue {
+        /// The call that asked for it.
+        call: ToolCallId,
+    },
+    /// Fail, as a bug would make it fail. For tests and demonstrations.
+    Crash,
+}
+
+impl AgentMsg {
+    /// Every name that [`AgentMsg::name`] gives.
+    pub const NAMES: [&'static str; 14] = [
+        "Tell",
+        "Await",
+        "Look",
+        "Call",
+        "Tool",
+        "Commit",
+        "HookDone",
+        "TimerDue",
+        "Recovered",
+        "WriterIs",
+        "ConnectionIs",
+        "ChildDone",
+        "ChildDue",
+        "Crash",
+    ];
+
+    /// The message's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Tell { .. } => "Tell",
+            Self::Await { .. } => "Await",
+            Self::Look { .. } => "Look",
+            Self::Call(_) => "Call",
+            Self::Tool(_) => "Tool",
+            Self::Commit(_) => "Commit",
+            Self::HookDone { .. } => "HookDone",
+            Self::TimerDue(_) => "TimerDue",
+            Self::Recovered(_) => "Recovered",
+            Self::WriterIs { .. } => "WriterIs",
+            Self::ConnectionIs(_) => "ConnectionIs",
+            Self::ChildDone { .. } => "ChildDone",
+            Self::ChildDue { .. } => "ChildDue",
+            Self::Crash => "Crash",
+        }
+    }
+}
+
+macro_rules! derived {
+    ($($variant:ident($report:ty)),*) => {
+        $(
+            impl From<$report> for AgentMsg {
+                fn from(report: $report) -> Self {
+                    Self::$variant(report)
+                }
+            }
+
+            impl TryFrom<AgentMsg> for $report {
+                type Error = AgentMsg;
+                fn try_from(msg: AgentMsg) -> Result<Self, AgentMsg> {
+                    match msg {
+                        AgentMsg::$variant(report) => Ok(report),
+                        other => Err(other),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+derived!(Call(CallReport), Tool(ToolReport), Commit(CommitReport));
+
+/// The id of an input from outside.
+pub(crate) fn id_of(input: &Input) -> Option<&InputId> {
+    match input {
+        Input::Prompt { input_id, .. }
+        | Input::Steer { input_id, .. }
+        | Input::FollowUp { input_id, .. }
+        | Input::Continue { input_id, .. }
+        | Input::Abort { input_id }
+        | Input::Reset { input_id }
+        | Input::Restore { input_id, .. }
+        | Input::Configure { input_id, .. }
+        | Input::Rotate { input_id, .. }
+        | Input::Approved { input_id, .. } => Some(input_id),
+        _ => None,
+    }
+}
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentState {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its session.
+    pub session_id: SessionId,
+    /// Runs so far, by configuration.
+    pub loop_counters: BTreeMap<String, u32>,
+    /// The latest run.
+    pub last_loop_id: Option<LoopId>,
+    /// The input of the latest run, or of the one that is about to begin.
+    pub last_input: Option<InputId>,
+    /// When it was last prompted, in unix milliseconds.
+    pub last_active_at: Option<u64>,
+    /// Whether a run is under way.
+    pub is_streaming: bool,
+    /// The conversation.
+    pub messages: History,
+    /// Inputs that wait in its queues: steering, follow-ups.
+    pub queued: (usize, usize),
+    /// How it is configured.
+    pub settings: playhouse_protocol::entry::Settings,
+}
+
+impl AgentState {
+    pub(crate) fn of(machine: &Machine) -> Self {
+        let durable = machine.durable();
+        Self {
+            agent_id: durable.agent_id.clone(),
+            session_id: durable.session_id.clone(),
+            loop_counters: durable.loop_counters.clone(),
+            last_loop_id: durable.last_loop_id.clone(),
+            last_input: durable.last_input().cloned(),
+            last_active_at: durable.last_active_at,
+            is_streaming: machine.is_running(),
+            messages: durable.transcript(),
+            queued: (durable.steering.len(), durable.follow_ups.len()),
+            settings: durable.settings.clone(),
+        }
+    }
+}

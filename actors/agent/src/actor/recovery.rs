@@ -1,0 +1,155 @@
+//! Folding the journal. It waits for the store, so it is a task that reports the folded machine.
+
+use std::sync::Arc;
+
+use playhouse_session::{Loaded, StoreError, WriterMsg};
+use ractor::ActorRef;
+
+use super::life::Life;
+use super::msg::AgentMsg;
+use super::state::{Stage, State};
+use crate::backstage::Lease;
+use crate::machine::{Input, InputError, Journal, Machine};
+use crate::task::Task;
+
+/// A folded machine, ready to go on.
+#[derive(Debug)]
+pub struct Recovery {
+    machine: Machine,
+    reason: &'static str,
+    lease: Option<Lease>,
+}
+
+impl State {
+    /// Folds the journal; what arrives meanwhile is held.
+    pub(super) fn recover(&mut self, reason: &'static str) {
+        let (life, myself) = (self.life.clone(), self.myself.clone());
+        let work = Task::spawn(async move {
+            if let Some(predecessor) = life.take_predecessor() {
+                // Without a timeout, waiting cannot fail.
+                let _ = predecessor.wait(None).await;
+            }
+            let outcome = fold(&life, reason).await;
+            // An agent that is dead by now does not need it.
+            let _ = myself.cast(AgentMsg::Recovered(Box::new(outcome)));
+        });
+        self.stage = Stage::Recovering { held: Vec::new(), _work: Some(work) };
+        self.show();
+    }
+
+    pub(super) fn recovered(&mut self, outcome: Result<Recovery, String>) {
+        let Stage::Recovering { held, .. } = &mut self.stage else { return };
+        let held = std::mem::take(held);
+        match outcome {
+            Ok(Recovery { mut machine, reason, lease }) => {
+                if let Some(lease) = lease {
+                    self.life.lease(lease);
+                }
+                self.life.move_to(machine.durable().session_id.clone());
+                self.ended = machine.durable().ended.clone();
+                self.answer_late_waiters();
+                let effects = machine.recover(self.life.backstage.now(), reason);
+                self.stage = Stage::Live(Box::new(machine));
+                self.carry_out(effects);
+                for msg in held {
+                    match msg {
+                        AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
+                        other => drop(self.myself.cast(other)),
+                    }
+                }
+                self.show();
+            }
+            Err(reason) => {
+                for msg in held {
+                    if let AgentMsg::Tell { reply, .. } = msg {
+                        let _ = reply.send(Err(InputError::Parked(reason.clone())));
+                    }
+                }
+                self.park(reason);
+            }
+        }
+    }
+
+    fn answer_late_waiters(&mut self) {
+        for report in self.ended.clone() {
+            for reply in self.waiters.remove(&report.input_id).unwrap_or_default() {
+                let _ = reply.send(report.clone());
+            }
+        }
+    }
+
+    /// Drops everything that is under way and waits to be told something.
+    pub(super) fn park(&mut self, reason: String) {
+        self.drop_flight();
+        for (_, replies) in self.replies.drain() {
+            for (reply, _permit) in replies {
+                let _ = reply.send(Err(InputError::Parked(reason.clone())));
+            }
+        }
+        self.waiters.clear();
+        self.stage = Stage::Parked { reason };
+        self.show();
+    }
+
+    pub(super) fn feed(&mut self, input: Input) {
+        let Stage::Live(machine) = &mut self.stage else { return };
+        let effects = machine.handle(self.life.backstage.now(), input);
+        self.carry_out(effects);
+    }
+}
+
+async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String> {
+    let mut session = life.session();
+    loop {
+        let loaded = load(life, &session).await.map_err(|error| error.to_string())?;
+        let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
+        for damage in &loaded.damage {
+            tracing::warn!(%session, "{damage}");
+        }
+        if loaded.entries.is_empty() {
+            let mut opened = life.opened.clone();
+            opened.session_id = session;
+            let setup = life.setup(life.model(&opened.settings.model));
+            opened.settings.model.api_key = None;
+            return Ok(Recovery { machine: Machine::new(opened, setup), reason, lease: None });
+        }
+        let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+        let placeholder = life.setup(Arc::new(life.opened.settings.model.clone()));
+        let mut machine = Machine::fold(entries, placeholder, journal).map_err(|error| error.to_string())?;
+        if let Some(next) = machine.durable().rotated_to.clone() {
+            session = next;
+            continue;
+        }
+        let model = life.model(&machine.durable().settings.model);
+        machine.set_setup(life.setup(model.clone()));
+        let unfinished = machine.durable().is_unfinished();
+        let lease = match unfinished {
+            true => Some(life.backstage.connect(&model, life.definition.provider_override.clone()).await?),
+            false => None,
+        };
+        return Ok(Recovery { machine, reason, lease });
+    }
+}
+
+/// Reads the journal through its writer, after everything that an earlier incarnation sent there.
+async fn load(life: &Arc<Life>, session: &playhouse_protocol::SessionId) -> Result<Loaded, LoadError> {
+    let house = &life.backstage;
+    let address = house.writer_of(session);
+    let mut not = None;
+    loop {
+        let writer: ActorRef<WriterMsg> = house.writers.live(&address, not).await?;
+        let (session, id) = (session.clone(), writer.get_id());
+        match ractor::call!(writer, |reply| WriterMsg::Load { session, reply }) {
+            Ok(loaded) => return Ok(loaded?),
+            Err(_) => not = Some(id),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the journal's writer cannot be reached: {0}")]
+    Writer(#[from] playhouse_supervision::Absent),
+}

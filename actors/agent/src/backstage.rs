@@ -1,0 +1,204 @@
+//! What every agent of a house shares: addresses, the live tree, the hub, and the way to a provider.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use dashmap::DashMap;
+use playhouse_protocol::{ModelConfig, NodeId, SessionId};
+use playhouse_provider::{Connection, ConnectionArgs, ConnectionMsg, StreamProvider, connection_key, provider_for};
+use playhouse_session::{WriterMsg, shard};
+use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
+use ractor::Actor;
+
+use crate::actor::AgentMsg;
+use crate::hub::Hub;
+use crate::machine::Now;
+use crate::roster::Roster;
+
+/// What every agent of a house shares.
+pub struct Backstage {
+    /// The house's node; processes of its tools are marked with it.
+    pub node: NodeId,
+    /// The live tree.
+    pub tree: Tree,
+    /// The event hub.
+    pub hub: Hub,
+    /// Agents by id.
+    pub agents: Directory<AgentMsg>,
+    /// Writers by shard.
+    pub writers: Directory<WriterMsg>,
+    /// How many writers there are.
+    pub shards: usize,
+    /// Connections by what they serve.
+    pub connections: Directory<ConnectionMsg>,
+    /// The connections' supervisor.
+    pub providers: Roster,
+    started: Instant,
+    leases: DashMap<String, usize>,
+}
+
+impl fmt::Debug for Backstage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backstage")
+            .field("node", &self.node)
+            .field("agents", &self.agents.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The address of a shard's writer.
+pub fn writer_id(shard: usize) -> String {
+    format!("writer/{shard}")
+}
+
+impl Backstage {
+    /// A backstage with nobody on it.
+    pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster) -> Self {
+        Self {
+            node,
+            tree,
+            hub: Hub::default(),
+            agents: Directory::new(),
+            writers: Directory::new(),
+            shards,
+            connections: Directory::new(),
+            providers,
+            started: Instant::now(),
+            leases: DashMap::new(),
+        }
+    }
+
+    /// The time as machines are told it.
+    pub fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { wall: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX), mono: self.started.elapsed() }
+    }
+
+    /// The address of a session's writer.
+    pub fn writer_of(&self, session: &SessionId) -> String {
+        writer_id(shard(session, self.shards))
+    }
+
+    /// Lets other processes have a session.
+    pub fn release(&self, session: SessionId) {
+        if let Some(writer) = self.writers.get(&self.writer_of(&session)) {
+            // A writer that is dead holds nothing.
+            let _ = writer.cast(WriterMsg::Release { session });
+        }
+    }
+
+    /// Deletes a session that was kept in memory only.
+    pub fn remove(&self, session: SessionId) {
+        if let Some(writer) = self.writers.get(&self.writer_of(&session)) {
+            let (done, _) = ractor::concurrency::oneshot();
+            let _ = writer.cast(WriterMsg::Remove { session, reply: done.into() });
+        }
+    }
+
+    /// The address of the connection that serves a model, started if there is none.
+    ///
+    /// Connections to services stay, since their number is that of the keys in use. One that serves an agent's own
+    /// provider ends when the last agent that uses it is gone.
+    pub async fn connect(
+        self: &Arc<Self>,
+        model: &ModelConfig,
+        own: Option<Arc<dyn StreamProvider>>,
+    ) -> Result<Lease, String> {
+        let id = match &own {
+            Some(provider) => format!("connection/own/{:p}", Arc::as_ptr(provider).cast::<()>()),
+            None => format!("connection/{}", connection_key(model)),
+        };
+        let lease = Lease::new(self, id.clone(), own.is_some());
+        if self.providers.has(&id) {
+            return Ok(lease);
+        }
+        let provider = match own {
+            Some(provider) => provider,
+            None => {
+                let model = model.clone();
+                let made = tokio::task::spawn_blocking(move || provider_for(&model)).await;
+                made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
+            }
+        };
+        self.connections.expect(id.as_str());
+        let spec = self.connection_spec(&id, provider);
+        self.providers.add(spec).await.map_err(|error| error.to_string())?;
+        Ok(lease)
+    }
+
+    fn connection_spec(self: &Arc<Self>, id: &str, provider: Arc<dyn StreamProvider>) -> ChildSpec {
+        let (house, address) = (Arc::downgrade(self), id.to_owned());
+        ChildSpec {
+            id: id.to_owned(),
+            kind: "connection",
+            restart: Restart::Permanent,
+            budget: RestartBudget::default(),
+            shutdown: Shutdown::Kill,
+            start: start_fn(move |above| {
+                let (house, address, provider) = (house.upgrade(), address.clone(), provider.clone());
+                async move {
+                    let house = house.ok_or("the house is closed")?;
+                    let load = house.tree.queue(&address).unwrap_or_default();
+                    let args = ConnectionArgs { provider, load };
+                    let started = Actor::spawn_linked(None, Connection, args, above).await;
+                    let (actor, _) = started.map_err(|error| error.to_string())?;
+                    house.connections.publish(address.as_str(), actor.clone());
+                    Ok(actor.get_cell())
+                }
+            }),
+        }
+    }
+}
+
+/// An agent's share in a connection.
+pub struct Lease {
+    id: String,
+    /// Set when the connection ends with its last lease.
+    own: Option<Arc<Backstage>>,
+}
+
+impl Lease {
+    fn new(house: &Arc<Backstage>, id: String, is_own: bool) -> Self {
+        let own = is_own.then(|| {
+            *house.leases.entry(id.clone()).or_default() += 1;
+            house.clone()
+        });
+        Self { id, own }
+    }
+
+    /// The connection's address.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(house) = self.own.take() else { return };
+        let is_last = {
+            let mut count = house.leases.entry(self.id.clone()).or_default();
+            *count = count.saturating_sub(1);
+            *count == 0
+        };
+        if is_last
+            && house.leases.remove_if(&self.id, |_, count| *count == 0).is_some()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let id = std::mem::take(&mut self.id);
+            runtime.spawn(async move {
+                // Someone may have come for it in the meantime.
+                if !house.leases.contains_key(&id) {
+                    house.providers.remove(&id).await;
+                    house.connections.retire(&id);
+                }
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("id", &self.id).finish()
+    }
+}

@@ -1,0 +1,328 @@
+//! A handle to an agent: an id that is looked up at each send. Dropping a handle, or a future of one, never hurts the
+//! agent; an input that a crash left unacknowledged is sent again under the same id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use playhouse_protocol::entry::Settings;
+use playhouse_protocol::{
+    AgentId, AgentMessage, ContinuationKind, Event, InputId, PermissionDecision, PermissionId, SessionId,
+};
+use playhouse_supervision::{Absent, Busy};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::actor::{AgentMsg, AgentState, Life};
+use crate::hub::{RING, Subscription};
+use crate::machine::{Input, InputError, RunReport};
+
+/// Why an agent did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandleError {
+    /// It did not take the input.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Too much waits for it.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// It is not there.
+    #[error(transparent)]
+    Absent(#[from] Absent),
+    /// What was to be restored is no conversation.
+    #[error("this is no saved conversation: {0}")]
+    NotMessages(String),
+}
+
+/// An agent by its id. Clones are the same agent.
+#[derive(Clone, Debug)]
+pub struct AgentHandle {
+    life: Arc<Life>,
+}
+
+/// What can be asked of an agent, here or elsewhere.
+#[async_trait::async_trait]
+pub trait Agent: Send + Sync {
+    /// Says something and waits for the run to end.
+    async fn prompt(&self, text: &str) -> Result<Arc<RunReport>, HandleError>;
+    /// Says several things at once and waits for the run to end.
+    async fn prompt_messages(&self, messages: Vec<AgentMessage>) -> Result<Arc<RunReport>, HandleError>;
+    /// As `prompt`, with the run's events sent to `events` as they happen.
+    async fn prompt_with_sender(
+        &self,
+        text: &str,
+        events: mpsc::Sender<Arc<Event>>,
+    ) -> Result<Arc<RunReport>, HandleError>;
+    /// Runs on the conversation as it stands.
+    async fn continue_loop(&self, kind: ContinuationKind) -> Result<Arc<RunReport>, HandleError>;
+    /// As `continue_loop`, with the run's events sent to `events` as they happen.
+    async fn continue_loop_with_sender(
+        &self,
+        events: mpsc::Sender<Arc<Event>>,
+        kind: ContinuationKind,
+    ) -> Result<Arc<RunReport>, HandleError>;
+    /// Says something into the run; returns when it is in the journal.
+    async fn steer(&self, text: &str) -> Result<(), HandleError>;
+    /// Says something for when the run would stop; returns when it is in the journal.
+    async fn follow_up(&self, text: &str) -> Result<(), HandleError>;
+    /// Ends the run; returns when that is in the journal. Without a run it does nothing.
+    async fn abort(&self) -> Result<(), HandleError>;
+    /// Clears the conversation and its queues.
+    async fn reset(&self) -> Result<(), HandleError>;
+    /// The conversation as JSON.
+    async fn save_messages(&self) -> Result<String, HandleError>;
+    /// Replaces the conversation by what `save_messages` gave.
+    async fn restore_messages(&self, json: &str) -> Result<(), HandleError>;
+    /// Goes on in a new session, with the conversation.
+    async fn new_session(&self) -> Result<SessionId, HandleError>;
+    /// Goes on in a new session if the last prompt is longer ago than `threshold` and no run is under way.
+    async fn check_and_rotate(&self, threshold: Duration) -> Result<Option<SessionId>, HandleError>;
+    /// Answers a question for permission.
+    async fn respond_permission(
+        &self,
+        permission_id: PermissionId,
+        decision: PermissionDecision,
+    ) -> Result<(), HandleError>;
+    /// What the agent says of itself.
+    async fn state(&self) -> Result<AgentState, HandleError>;
+    /// Listens to its events from here on.
+    fn subscribe(&self) -> Subscription;
+}
+
+impl AgentHandle {
+    /// A handle to the agent with this life.
+    pub fn new(life: Arc<Life>) -> Self {
+        Self { life }
+    }
+
+    /// The agent.
+    pub fn id(&self) -> &AgentId {
+        &self.life.agent_id
+    }
+
+    /// The session it is in.
+    pub fn session_id(&self) -> SessionId {
+        self.life.session()
+    }
+
+    /// Changes how the agent runs, from its next run on. The model's key is kept out of the journal.
+    pub async fn configure(&self, settings: Settings) -> Result<(), HandleError> {
+        self.tell(Input::Configure { input_id: new_input(), settings: Box::new(settings) }).await
+    }
+
+    /// Listens with room for `capacity` events.
+    pub fn subscribe_with(&self, capacity: usize) -> Subscription {
+        self.life.topic.subscribe(capacity)
+    }
+
+    /// Makes the agent's actor fail as a bug would. Its supervisor brings it back. For tests and demonstrations.
+    pub async fn crash(&self) -> Result<(), HandleError> {
+        let actor = self.life.backstage.agents.live(self.id().as_str(), None).await?;
+        let _ = actor.cast(AgentMsg::Crash);
+        Ok(())
+    }
+
+    /// Starts a run under an input id of the caller's, or finds that it was started; returns when it is journaled.
+    pub async fn tell(&self, input: Input) -> Result<(), HandleError> {
+        let agents = &self.life.backstage.agents;
+        let mut not = None;
+        loop {
+            let actor = agents.live(self.id().as_str(), not).await?;
+            let permit = self.life.admission.try_admit()?;
+            let input = input.clone();
+            match ractor::call!(actor, |reply| AgentMsg::Tell { input, permit, reply }) {
+                Ok(answer) => return Ok(answer?),
+                // It died before it answered: the next incarnation is asked.
+                Err(_) => not = Some(actor.get_id()),
+            }
+        }
+    }
+
+    /// How the run of an input ended, now or later.
+    pub async fn report(&self, input_id: &InputId) -> Result<Arc<RunReport>, HandleError> {
+        let agents = &self.life.backstage.agents;
+        let mut not = None;
+        loop {
+            let actor = agents.live(self.id().as_str(), not).await?;
+            let input_id = input_id.clone();
+            match ractor::call!(actor, |reply| AgentMsg::Await { input_id, reply }) {
+                Ok(report) => return Ok(report),
+                Err(_) if is_dead(&actor) => not = Some(actor.get_id()),
+                // It let go of those who wait: it is parked.
+                Err(_) => {
+                    let node = self.life.backstage.tree.get(&self.life.address());
+                    let reason = match node.map(|node| node.state) {
+                        Some(playhouse_supervision::NodeState::Parked { reason }) => reason,
+                        _ => "it stopped waiting for its journal".to_owned(),
+                    };
+                    return Err(InputError::Parked(reason).into());
+                }
+            }
+        }
+    }
+
+    async fn run(&self, input: Input, input_id: InputId) -> Result<Arc<RunReport>, HandleError> {
+        self.tell(input).await?;
+        self.report(&input_id).await
+    }
+
+    async fn run_with_sender(
+        &self,
+        input: Input,
+        input_id: InputId,
+        events: mpsc::Sender<Arc<Event>>,
+    ) -> Result<Arc<RunReport>, HandleError> {
+        let mut subscription = self.subscribe();
+        self.tell(input).await?;
+        let report = self.report(&input_id);
+        tokio::pin!(report);
+        // A receiver that is gone does not end the run.
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = subscription.next() => drop(events.send(event).await),
+                report = &mut report => {
+                    // Everything the run told is there before its report is.
+                    while let Some(event) = subscription.try_next() {
+                        drop(events.send(event).await);
+                    }
+                    return report;
+                }
+            }
+        }
+    }
+
+    fn user(&self, text: &str) -> Arc<AgentMessage> {
+        Arc::new(AgentMessage::user(text, self.life.backstage.now().wall))
+    }
+}
+
+#[async_trait::async_trait]
+impl Agent for AgentHandle {
+    async fn prompt(&self, text: &str) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        let messages = vec![self.user(text)];
+        self.run(Input::Prompt { input_id: input_id.clone(), messages }, input_id).await
+    }
+
+    async fn prompt_messages(&self, messages: Vec<AgentMessage>) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        let messages = messages.into_iter().map(Arc::new).collect();
+        self.run(Input::Prompt { input_id: input_id.clone(), messages }, input_id).await
+    }
+
+    async fn prompt_with_sender(
+        &self,
+        text: &str,
+        events: mpsc::Sender<Arc<Event>>,
+    ) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        let messages = vec![self.user(text)];
+        self.run_with_sender(Input::Prompt { input_id: input_id.clone(), messages }, input_id, events).await
+    }
+
+    async fn continue_loop(&self, kind: ContinuationKind) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        self.run(Input::Continue { input_id: input_id.clone(), kind }, input_id).await
+    }
+
+    async fn continue_loop_with_sender(
+        &self,
+        events: mpsc::Sender<Arc<Event>>,
+        kind: ContinuationKind,
+    ) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        self.run_with_sender(Input::Continue { input_id: input_id.clone(), kind }, input_id, events).await
+    }
+
+    async fn steer(&self, text: &str) -> Result<(), HandleError> {
+        self.tell(Input::Steer { input_id: new_input(), message: self.user(text) }).await
+    }
+
+    async fn follow_up(&self, text: &str) -> Result<(), HandleError> {
+        self.tell(Input::FollowUp { input_id: new_input(), message: self.user(text) }).await
+    }
+
+    async fn abort(&self) -> Result<(), HandleError> {
+        self.tell(Input::Abort { input_id: new_input() }).await
+    }
+
+    async fn reset(&self) -> Result<(), HandleError> {
+        self.tell(Input::Reset { input_id: new_input() }).await
+    }
+
+    async fn save_messages(&self) -> Result<String, HandleError> {
+        let state = self.state().await?;
+        serde_json::to_string(&state.messages).map_err(|error| HandleError::NotMessages(error.to_string()))
+    }
+
+    async fn restore_messages(&self, json: &str) -> Result<(), HandleError> {
+        let messages: Vec<Arc<AgentMessage>> =
+            serde_json::from_str(json).map_err(|error| HandleError::NotMessages(error.to_string()))?;
+        self.tell(Input::Restore { input_id: new_input(), messages }).await
+    }
+
+    async fn new_session(&self) -> Result<SessionId, HandleError> {
+        let to = new_session_id();
+        self.tell(Input::Rotate { input_id: new_input(), to: to.clone() }).await?;
+        Ok(to)
+    }
+
+    async fn check_and_rotate(&self, threshold: Duration) -> Result<Option<SessionId>, HandleError> {
+        let state = self.state().await?;
+        let Some(last) = state.last_active_at else { return Ok(None) };
+        let idle = Duration::from_millis(self.life.backstage.now().wall.saturating_sub(last));
+        if state.is_streaming || idle <= threshold {
+            return Ok(None);
+        }
+        match self.new_session().await {
+            Ok(session) => Ok(Some(session)),
+            Err(HandleError::Input(InputError::Running)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn respond_permission(
+        &self,
+        permission_id: PermissionId,
+        decision: PermissionDecision,
+    ) -> Result<(), HandleError> {
+        self.tell(Input::Approved { input_id: new_input(), permission_id, decision }).await
+    }
+
+    async fn state(&self) -> Result<AgentState, HandleError> {
+        let agents = &self.life.backstage.agents;
+        let mut not = None;
+        loop {
+            let actor = agents.live(self.id().as_str(), not).await?;
+            let permit = self.life.admission.try_admit()?;
+            match ractor::call!(actor, |reply| AgentMsg::Look { permit, reply }) {
+                Ok(state) => return Ok(state),
+                Err(_) if is_dead(&actor) => not = Some(actor.get_id()),
+                Err(_) => return Err(InputError::Parked("its journal cannot be read".to_owned()).into()),
+            }
+        }
+    }
+
+    fn subscribe(&self) -> Subscription {
+        self.subscribe_with(RING)
+    }
+}
+
+fn is_dead(actor: &ractor::ActorRef<AgentMsg>) -> bool {
+    use ractor::ActorStatus as Status;
+    matches!(actor.get_status(), Status::Stopping | Status::Stopped)
+}
+
+/// An id for an input that nobody else has.
+pub fn new_input() -> InputId {
+    Uuid::new_v4().simple().to_string().into()
+}
+
+/// An id for a session that nobody else has. It begins with the time, so that sessions sort by age.
+pub fn new_session_id() -> SessionId {
+    let time = Timestamp::now().as_millisecond();
+    let random = Uuid::new_v4().simple().to_string();
+    let text = format!("{time:012x}-{}", random.get(..20).unwrap_or(&random));
+    SessionId::new(text.clone()).unwrap_or_else(|_| new_session_id())
+}

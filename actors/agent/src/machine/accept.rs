@@ -1,0 +1,239 @@
+//! Inputs from outside: each is refused with a reason, or journaled and then acknowledged.
+
+use std::sync::Arc;
+
+use playhouse_protocol::entry::{InputKind, QueuedInput};
+use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::{
+    AgentMessage, ContinuationKind, EntryBody, History, InputId, Message, PermissionDecision, PermissionId,
+};
+
+use super::Machine;
+use super::durable::{CallState, Durable, Run};
+use super::input::{Effect, Input, InputError, Timer};
+
+impl Machine {
+    pub(super) fn accept(&mut self, input: Input) {
+        let input_id = input_id(&input).clone();
+        if let Some(error) = self.closed() {
+            self.act(Effect::Refuse { input_id, error });
+            return;
+        }
+        if self.durable.seen.contains(&input_id) {
+            self.act(Effect::Ack { input_id });
+            return;
+        }
+        match self.take(input) {
+            Ok(Answer::Ack) => self.act(Effect::Ack { input_id }),
+            Ok(Answer::Later) => {}
+            Err(error) => self.act(Effect::Refuse { input_id, error }),
+        }
+    }
+
+    /// Why nothing is taken at all.
+    fn closed(&self) -> Option<InputError> {
+        if let Some(reason) = &self.flight.parked {
+            return Some(InputError::Parked(reason.clone()));
+        }
+        if self.flight.rotation.is_some() {
+            return Some(InputError::Busy);
+        }
+        self.durable.rotated_to.clone().map(InputError::Rotated)
+    }
+
+    fn take(&mut self, input: Input) -> Result<Answer, InputError> {
+        match input {
+            Input::Prompt { input_id, messages } => {
+                self.must_be_idle()?;
+                let kind = InputKind::Prompt;
+                self.queue(QueuedInput { input_id, kind, messages })
+            }
+            Input::Steer { input_id, message } => {
+                self.queue(QueuedInput { input_id, kind: InputKind::Steer, messages: vec![message] })
+            }
+            Input::FollowUp { input_id, message } => {
+                self.queue(QueuedInput { input_id, kind: InputKind::FollowUp, messages: vec![message] })
+            }
+            Input::Continue { input_id, kind } => {
+                self.must_be_idle()?;
+                let len = continues_at(&self.durable, &kind)?;
+                must_be_open(&self.durable.history, len)?;
+                self.push(EntryBody::ContinueAsked { input_id, kind });
+                Ok(Answer::Ack)
+            }
+            Input::Abort { input_id } => {
+                self.abort(input_id);
+                Ok(Answer::Ack)
+            }
+            Input::Reset { .. } => {
+                self.must_be_idle()?;
+                self.push(EntryBody::Reset);
+                Ok(Answer::Ack)
+            }
+            Input::Restore { messages, .. } => {
+                self.must_be_idle()?;
+                if !messages.is_empty() {
+                    let history = History::from(messages.clone());
+                    transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), Ending::Any)?;
+                }
+                self.push(EntryBody::Restored { messages });
+                Ok(Answer::Ack)
+            }
+            Input::Configure { settings, .. } => {
+                self.must_be_idle()?;
+                if self.durable.settings != *settings {
+                    self.push(EntryBody::Configured { settings });
+                }
+                Ok(Answer::Ack)
+            }
+            Input::Rotate { input_id, to } => {
+                self.must_be_idle()?;
+                self.rotate(input_id, to);
+                Ok(Answer::Later)
+            }
+            Input::Approved { permission_id, decision, .. } => {
+                self.resolve(&permission_id, decision)?;
+                Ok(Answer::Ack)
+            }
+            // Everything else is not an input from outside.
+            Input::Delta { .. }
+            | Input::Retrying { .. }
+            | Input::Responded { .. }
+            | Input::CallFailed { .. }
+            | Input::HookDone { .. }
+            | Input::ToolUpdated { .. }
+            | Input::ToolProgress { .. }
+            | Input::ToolFinished { .. }
+            | Input::ChildEnded { .. }
+            | Input::Committed { .. }
+            | Input::CommitFailed { .. }
+            | Input::WriterLost
+            | Input::ConnectionLost { .. }
+            | Input::ExecutorLost { .. }
+            | Input::Timer { .. } => Ok(Answer::Later),
+        }
+    }
+
+    fn must_be_idle(&self) -> Result<(), InputError> {
+        if self.is_running() { Err(InputError::Running) } else { Ok(()) }
+    }
+
+    fn queue(&mut self, input: QueuedInput) -> Result<Answer, InputError> {
+        must_be_from_user(&input.messages)?;
+        self.push(EntryBody::Input(input));
+        Ok(Answer::Ack)
+    }
+
+    fn abort(&mut self, input_id: InputId) {
+        let aborting = match (&self.durable.run, &self.durable.pending) {
+            (Some(run), _) => run.aborting,
+            (None, Some(pending)) => pending.aborting,
+            (None, None) => true,
+        };
+        if aborting {
+            return;
+        }
+        self.push(EntryBody::AbortAsked { input_id });
+        self.cancel_hooks();
+    }
+
+    fn resolve(&mut self, permission_id: &PermissionId, decision: PermissionDecision) -> Result<(), InputError> {
+        let asked = self.durable.run.as_ref().and_then(Run::turn).and_then(|turn| {
+            turn.calls.iter().find(
+                |slot| matches!(&slot.state, CallState::Asked { permission_id: open, .. } if open == permission_id),
+            )
+        });
+        let Some(slot) = asked else { return Err(InputError::UnknownPermission(permission_id.clone())) };
+        let tool_call_id = slot.id.clone();
+        self.flight.tools.remove(&tool_call_id);
+        self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
+        let permission_id = permission_id.clone();
+        self.push(EntryBody::PermissionResolved { permission_id, tool_call_id, decision });
+        Ok(())
+    }
+
+    pub(super) fn permission_overdue(&mut self, permission_id: &PermissionId) {
+        let seconds = self.setup.permission_deadline.as_secs();
+        let reason = format!("nobody answered within {seconds} s");
+        // An answer that came first makes this a question that is no longer open.
+        let _ = self.resolve(permission_id, PermissionDecision::Deny { reason });
+    }
+}
+
+/// How an input is answered when it is taken.
+enum Answer {
+    /// Once it is durable.
+    Ack,
+    /// By what it set in motion.
+    Later,
+}
+
+fn input_id(input: &Input) -> &InputId {
+    static NONE: std::sync::LazyLock<InputId> = std::sync::LazyLock::new(|| InputId::from(""));
+    match input {
+        Input::Prompt { input_id, .. }
+        | Input::Steer { input_id, .. }
+        | Input::FollowUp { input_id, .. }
+        | Input::Continue { input_id, .. }
+        | Input::Abort { input_id }
+        | Input::Reset { input_id }
+        | Input::Restore { input_id, .. }
+        | Input::Configure { input_id, .. }
+        | Input::Rotate { input_id, .. }
+        | Input::Approved { input_id, .. } => input_id,
+        Input::Delta { .. }
+        | Input::Retrying { .. }
+        | Input::Responded { .. }
+        | Input::CallFailed { .. }
+        | Input::HookDone { .. }
+        | Input::ToolUpdated { .. }
+        | Input::ToolProgress { .. }
+        | Input::ToolFinished { .. }
+        | Input::ChildEnded { .. }
+        | Input::Committed { .. }
+        | Input::CommitFailed { .. }
+        | Input::WriterLost
+        | Input::ConnectionLost { .. }
+        | Input::ExecutorLost { .. }
+        | Input::Timer { .. } => &NONE,
+    }
+}
+
+fn must_be_from_user(messages: &[Arc<AgentMessage>]) -> Result<(), InputError> {
+    let mut spoken = false;
+    for message in messages {
+        match message.llm() {
+            None => {}
+            Some(llm @ Message::User { .. }) => spoken |= llm.is_sendable(),
+            Some(Message::Assistant { .. } | Message::ToolResult { .. }) => return Err(InputError::NotFromUser),
+        }
+    }
+    if spoken { Ok(()) } else { Err(InputError::Empty) }
+}
+
+/// How many messages of the conversation a continuation keeps.
+pub(super) fn continues_at(durable: &Durable, kind: &ContinuationKind) -> Result<usize, InputError> {
+    let here = durable.history.len();
+    match kind {
+        ContinuationKind::Initial | ContinuationKind::Default | ContinuationKind::Compaction => Ok(here),
+        ContinuationKind::Rerun { .. } => durable.rerun_point.ok_or(InputError::NothingToRerun),
+        ContinuationKind::Branch { entry: None, .. } => Ok(here),
+        ContinuationKind::Branch { entry: Some(entry), .. } => durable
+            .marks
+            .iter()
+            .rev()
+            .find(|(id, _)| id == entry)
+            .map(|(_, len)| *len)
+            .ok_or_else(|| InputError::UnknownEntry(entry.clone())),
+    }
+}
+
+/// Whether a model can answer the first `len` messages.
+fn must_be_open(history: &History, len: usize) -> Result<(), InputError> {
+    let kept = history.as_slice().iter().take(len);
+    let last = kept.filter_map(|m| m.llm()).rfind(|m| m.is_sendable());
+    match last {
+        Some(Message::User { .. } | Message::ToolResult { .. }) => Ok(()),
+        Some(Message::Assistant { .. }) | None => Err(InputError::NothingToContinue),
+    }
+}

@@ -1,0 +1,666 @@
+//! The durable part of an agent's state: the fold of its journal.
+//!
+//! [`Durable::apply`] is the only code that changes it, for live agents and for recovered ones. It takes any
+//! sequence of entries without failing: a journal may have lost a line, and what is left still counts.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use playhouse_context::repaired;
+use playhouse_protocol::entry::{InputKind, Opened, Placed, QueuedInput, Settings, SpawnRef};
+use playhouse_protocol::{
+    AgentId, AgentMessage, CallId, ContinuationKind, EffectClass, Entry, EntryBody, EntryId, ExecutionTracker, History,
+    InputId, LlmMessage, LoopId, Message, MessageId, Outcome, PermissionDecision, PermissionId, SessionId, StopReason,
+    ToolCallId, ToolResult, TurnId, Usage,
+};
+use serde_json::Value;
+
+use super::digest::Digest;
+use super::report::RunReport;
+use super::seen::Seen;
+
+/// How many ended runs are remembered, for those who ask late.
+const REMEMBERED_RUNS: usize = 16;
+
+/// The fold of a journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Durable {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The session.
+    pub session_id: SessionId,
+    /// How it runs.
+    pub settings: Settings,
+    /// Its parent, for a sub-agent.
+    pub spawned_by: Option<SpawnRef>,
+    /// Whether the journal holds its first entry.
+    pub journaled: bool,
+    /// How many entries there are.
+    pub entries: u64,
+    /// The last of them.
+    pub tail: Option<EntryId>,
+    /// The conversation.
+    pub history: History,
+    /// A digest of the conversation, kept up message by message.
+    pub digest: Digest,
+    /// After which entry the conversation had how many messages.
+    pub marks: Vec<(EntryId, usize)>,
+    /// Steering that waits.
+    pub steering: VecDeque<QueuedInput>,
+    /// Follow-ups that wait.
+    pub follow_ups: VecDeque<QueuedInput>,
+    /// An accepted prompt or continuation whose run has not begun.
+    pub pending: Option<Pending>,
+    /// The run.
+    pub run: Option<Run>,
+    /// An ended run whose `after_loop` is still due.
+    pub closing: Option<Arc<RunReport>>,
+    /// Inputs the journal has.
+    pub seen: Seen,
+    /// The latest ended runs.
+    pub ended: VecDeque<Arc<RunReport>>,
+    /// Runs so far, by configuration.
+    pub loop_counters: BTreeMap<String, u32>,
+    /// The latest run.
+    pub last_loop_id: Option<LoopId>,
+    /// When the agent was last prompted, in unix milliseconds.
+    pub last_active_at: Option<u64>,
+    /// Model responses the chain holds.
+    pub responses: u64,
+    /// Tool-call ids the session has used.
+    pub call_ids: HashSet<ToolCallId>,
+    /// The session's first prompt.
+    pub first_prompt: Arc<str>,
+    /// How many messages there were before the last run's first response.
+    pub rerun_point: Option<usize>,
+    /// Why the agent is parked.
+    pub parked: Option<String>,
+    /// The session that took over.
+    pub rotated_to: Option<SessionId>,
+}
+
+/// An accepted prompt or continuation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    /// The input.
+    pub input_id: InputId,
+    /// What it asks for.
+    pub ask: Ask,
+    /// Whether it was aborted before it began.
+    pub aborting: bool,
+}
+
+/// What starts a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ask {
+    /// New messages.
+    Prompt(Vec<Arc<AgentMessage>>),
+    /// The conversation as it stands.
+    Continue(ContinuationKind),
+}
+
+/// A run that has begun and not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its id.
+    pub loop_id: LoopId,
+    /// The input that started it.
+    pub input_id: InputId,
+    /// How it continues; `None` for a prompt.
+    pub continuation: Option<ContinuationKind>,
+    /// The prompt, until its first turn places it.
+    pub prompt: Vec<Arc<AgentMessage>>,
+    /// How many messages the conversation had when it began.
+    pub start: usize,
+    /// How many it had before the first response.
+    pub first_response: Option<usize>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What it used of its limits.
+    pub tracker: ExecutionTracker,
+    /// What its calls consumed.
+    pub usage: Usage,
+    /// Whether an abort was accepted.
+    pub aborting: bool,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Before its first turn.
+    Opening,
+    /// In a turn.
+    Turn(Box<Turn>),
+    /// After a turn.
+    Between(Wants),
+}
+
+/// What a finished turn asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wants {
+    /// Another turn: its tools have answered.
+    More,
+    /// Nothing: the run stops unless something waits.
+    Stop,
+    /// The end, whatever waits.
+    End(Outcome),
+}
+
+/// A turn that has begun and not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// From 0 within the run.
+    pub index: u32,
+    /// The number of the next attempt.
+    pub next_attempt: u32,
+    /// The latest request.
+    pub requested: Option<(CallId, MessageId)>,
+    /// The model's message.
+    pub response: Option<Arc<AgentMessage>>,
+    /// Its calls, in order.
+    pub calls: Vec<CallSlot>,
+}
+
+/// A tool call of the turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallSlot {
+    /// The call.
+    pub id: ToolCallId,
+    /// The tool.
+    pub name: String,
+    /// Its arguments.
+    pub args: Arc<Value>,
+    /// Where it stands.
+    pub state: CallState,
+}
+
+/// Where a tool call stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallState {
+    /// Nothing happened yet.
+    Open,
+    /// It waits for a yes.
+    Asked {
+        /// The question.
+        permission_id: PermissionId,
+        /// What for.
+        reason: String,
+    },
+    /// It got its yes.
+    Granted,
+    /// It was refused; the block that tells the model follows.
+    Denied {
+        /// Why.
+        reason: String,
+    },
+    /// It was started.
+    Started {
+        /// What a crash means.
+        effect: EffectClass,
+        /// When, in unix milliseconds.
+        at: u64,
+    },
+    /// It has its result.
+    Ended {
+        /// The answer to the model.
+        message: Arc<AgentMessage>,
+        /// Whether observers still wait for `after_tool_execution`.
+        hook_due: bool,
+    },
+}
+
+impl CallSlot {
+    /// Whether it has its result and nothing is due.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state, CallState::Ended { hook_due: false, .. })
+    }
+
+    /// The message that answers it.
+    pub fn answer(&self, result: &ToolResult, is_error: bool, at: u64, turn_id: TurnId) -> AgentMessage {
+        AgentMessage::Llm(LlmMessage {
+            message: Message::ToolResult {
+                tool_call_id: self.id.clone(),
+                tool_name: self.name.clone(),
+                content: result.content.clone(),
+                is_error,
+                timestamp: at,
+            },
+            turn_id: Some(turn_id),
+        })
+    }
+}
+
+impl Run {
+    /// The open turn.
+    pub fn turn(&self) -> Option<&Turn> {
+        match &self.phase {
+            Phase::Turn(turn) => Some(turn),
+            Phase::Opening | Phase::Between(_) => None,
+        }
+    }
+
+    fn turn_mut(&mut self) -> Option<&mut Turn> {
+        match &mut self.phase {
+            Phase::Turn(turn) => Some(turn),
+            Phase::Opening | Phase::Between(_) => None,
+        }
+    }
+
+    /// The name of a turn of this run.
+    pub fn turn_id(&self, turn_index: u32) -> TurnId {
+        TurnId { loop_id: self.loop_id.clone(), turn_index }
+    }
+}
+
+impl Turn {
+    /// The answers so far, in call order.
+    pub fn answers(&self) -> impl Iterator<Item = &Arc<AgentMessage>> {
+        self.calls.iter().filter_map(|slot| match &slot.state {
+            CallState::Ended { message, .. } => Some(message),
+            CallState::Open
+            | CallState::Asked { .. }
+            | CallState::Granted
+            | CallState::Denied { .. }
+            | CallState::Started { .. } => None,
+        })
+    }
+
+    /// The call with this id.
+    pub fn slot(&self, id: &ToolCallId) -> Option<&CallSlot> {
+        self.calls.iter().find(|slot| slot.id == *id)
+    }
+}
+
+impl Durable {
+    /// A session before its first entry.
+    pub fn new(opened: &Opened) -> Self {
+        let mut durable = Self {
+            agent_id: opened.agent_id.clone(),
+            session_id: opened.session_id.clone(),
+            settings: opened.settings.clone(),
+            spawned_by: opened.spawned_by.clone(),
+            journaled: false,
+            entries: 0,
+            tail: None,
+            history: History::default(),
+            digest: Digest::default(),
+            marks: Vec::new(),
+            steering: VecDeque::new(),
+            follow_ups: VecDeque::new(),
+            pending: None,
+            run: None,
+            closing: None,
+            seen: Seen::default(),
+            ended: VecDeque::new(),
+            loop_counters: BTreeMap::new(),
+            last_loop_id: None,
+            last_active_at: None,
+            responses: 0,
+            call_ids: HashSet::new(),
+            first_prompt: "".into(),
+            rerun_point: None,
+            parked: None,
+            rotated_to: None,
+        };
+        durable.load(&opened.messages);
+        for input_id in &opened.seen {
+            durable.seen.insert(input_id.clone());
+        }
+        for input in &opened.queued {
+            durable.accept(input, 0);
+        }
+        durable
+    }
+
+    /// Whether something is left to do.
+    pub fn is_unfinished(&self) -> bool {
+        self.run.is_some() || self.pending.is_some() || self.closing.is_some()
+    }
+
+    /// The input of the run under way, of the one about to begin, or else of the last one.
+    pub fn last_input(&self) -> Option<&InputId> {
+        let open = self.run.as_ref().map(|run| &run.input_id);
+        let open = open.or(self.pending.as_ref().map(|pending| &pending.input_id));
+        open.or(self.ended.back().map(|report| &report.input_id))
+    }
+
+    /// The conversation as a model may be shown it now, open calls answered for.
+    pub fn transcript(&self) -> History {
+        let mut history = self.history.clone();
+        if let Some(turn) = self.run.as_ref().and_then(Run::turn) {
+            for answer in turn.answers() {
+                history.push(answer.clone());
+            }
+        }
+        repaired(&history)
+    }
+
+    /// Takes one entry in.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.entries += 1;
+        self.tail = Some(entry.id.clone());
+        match &entry.body {
+            EntryBody::Opened(opened) => {
+                // A journal that was opened twice, by a change of session that a crash cut short, counts from the last.
+                let tail = self.tail.take();
+                *self = Self::new(opened);
+                (self.entries, self.tail, self.journaled) = (1, tail, true);
+            }
+            EntryBody::Configured { settings } => self.settings = settings.as_ref().clone(),
+            EntryBody::Input(input) => self.accept(input, entry.at),
+            EntryBody::ContinueAsked { input_id, kind } => {
+                self.seen.insert(input_id.clone());
+                self.last_active_at = Some(entry.at);
+                let ask = Ask::Continue(kind.clone());
+                self.pending = Some(Pending { input_id: input_id.clone(), ask, aborting: false });
+            }
+            EntryBody::Head { messages, .. } => self.cut(*messages),
+            EntryBody::LoopStarted { continuation, input_id, config, .. } => {
+                self.start(entry, continuation.clone(), input_id, &config.config_id);
+            }
+            EntryBody::InputRejected { input_id, .. } => self.unqueue(input_id),
+            EntryBody::TurnStarted { turn_index, placed, .. } => {
+                self.place(placed, &entry.id);
+                if let Some(run) = &mut self.run {
+                    run.prompt.clear();
+                    run.phase = Phase::Turn(Box::new(Turn {
+                        index: *turn_index,
+                        next_attempt: 0,
+                        requested: None,
+                        response: None,
+                        calls: Vec::new(),
+                    }));
+                }
+            }
+            EntryBody::Requested { call_id, message_id, attempt, .. } => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.requested = Some((call_id.clone(), message_id.clone()));
+                    turn.next_attempt = attempt.saturating_add(1);
+                }
+            }
+            EntryBody::AttemptFailed { attempt, .. } => {
+                if let Some(turn) = self.turn_mut() {
+                    turn.next_attempt = attempt.saturating_add(1);
+                }
+            }
+            EntryBody::Responded { message, .. } => self.respond(message, &entry.id),
+            EntryBody::PermissionAsked { permission_id, tool_call_id, reason } => {
+                let state = CallState::Asked { permission_id: permission_id.clone(), reason: reason.clone() };
+                self.set_call(tool_call_id, state);
+            }
+            EntryBody::PermissionResolved { tool_call_id, decision, .. } => {
+                let state = match decision {
+                    PermissionDecision::Allow => CallState::Granted,
+                    PermissionDecision::Deny { reason } => CallState::Denied { reason: reason.clone() },
+                };
+                self.set_call(tool_call_id, state);
+            }
+            EntryBody::ToolStarted { tool_call_id, effect } => {
+                self.set_call(tool_call_id, CallState::Started { effect: effect.clone(), at: entry.at });
+            }
+            EntryBody::ToolEnded { tool_call_id, result, is_error, hook_follows, .. } => {
+                self.answer(tool_call_id, result, *is_error, entry.at, *hook_follows);
+            }
+            EntryBody::ToolAnswered { tool_call_id } => {
+                if let Some(CallSlot { state: CallState::Ended { hook_due, .. }, .. }) = self.slot_mut(tool_call_id) {
+                    *hook_due = false;
+                }
+            }
+            EntryBody::ToolBlocked { tool_call_id, reason, .. } | EntryBody::ToolSkipped { tool_call_id, reason } => {
+                self.answer(tool_call_id, &ToolResult::text(reason), true, entry.at, false);
+            }
+            EntryBody::TurnEnded { usage, elapsed, .. } => {
+                self.settle_turn(&entry.id);
+                if let Some(run) = &mut self.run {
+                    run.usage += *usage;
+                    run.tracker.turn_ended(usage, *elapsed);
+                }
+            }
+            EntryBody::AbortAsked { input_id } => {
+                self.seen.insert(input_id.clone());
+                if let Some(run) = &mut self.run {
+                    run.aborting = true;
+                } else if let Some(pending) = &mut self.pending {
+                    pending.aborting = true;
+                }
+            }
+            EntryBody::LoopEnded { outcome, placed, note, hook_follows } => {
+                self.end(entry, outcome, placed, note.as_ref(), *hook_follows);
+            }
+            EntryBody::LoopClosed => self.closing = None,
+            EntryBody::Recovered { .. } => self.parked = None,
+            EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
+            EntryBody::Reset => {
+                self.load(&[]);
+                self.steering.clear();
+                self.follow_ups.clear();
+            }
+            EntryBody::Restored { messages } => self.load(messages),
+            EntryBody::RotatedTo { session } => self.rotated_to = Some(session.clone()),
+        }
+    }
+
+    fn accept(&mut self, input: &QueuedInput, at: u64) {
+        self.seen.insert(input.input_id.clone());
+        match input.kind {
+            InputKind::Prompt => {
+                self.last_active_at = Some(at);
+                if self.first_prompt.is_empty() {
+                    let text: String = input.messages.iter().filter_map(|m| m.llm()).map(Message::text).collect();
+                    self.first_prompt = text.into();
+                }
+                let ask = Ask::Prompt(input.messages.clone());
+                self.pending = Some(Pending { input_id: input.input_id.clone(), ask, aborting: false });
+            }
+            InputKind::Steer => self.steering.push_back(input.clone()),
+            InputKind::FollowUp => self.follow_ups.push_back(input.clone()),
+        }
+    }
+
+    fn unqueue(&mut self, input_id: &InputId) {
+        self.steering.retain(|input| input.input_id != *input_id);
+        self.follow_ups.retain(|input| input.input_id != *input_id);
+    }
+
+    fn start(&mut self, entry: &Entry, continuation: Option<ContinuationKind>, input_id: &InputId, config_id: &str) {
+        let Some(loop_id) = entry.loop_id.clone() else { return };
+        self.count_loop(config_id, &loop_id);
+        let pending = self.pending.take();
+        let aborting = pending.as_ref().is_some_and(|pending| pending.aborting);
+        let prompt = match pending.map(|pending| pending.ask) {
+            Some(Ask::Prompt(messages)) => messages,
+            Some(Ask::Continue(_)) | None => Vec::new(),
+        };
+        self.closing = None;
+        self.run = Some(Run {
+            loop_id,
+            input_id: input_id.clone(),
+            continuation,
+            prompt,
+            start: self.history.len(),
+            first_response: None,
+            phase: Phase::Opening,
+            tracker: ExecutionTracker::default(),
+            usage: Usage::default(),
+            aborting,
+        });
+    }
+
+    fn count_loop(&mut self, config_id: &str, loop_id: &LoopId) {
+        *self.loop_counters.entry(config_id.to_owned()).or_default() += 1;
+        self.last_loop_id = Some(loop_id.clone());
+    }
+
+    fn respond(&mut self, message: &Arc<AgentMessage>, entry: &EntryId) {
+        let before = self.history.len();
+        let Some(llm) = message.llm() else { return };
+        let completed = matches!(
+            llm,
+            Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. }
+        );
+        self.responses += u64::from(completed);
+        let calls: Vec<CallSlot> = llm
+            .tool_calls()
+            .map(|(id, name, args)| CallSlot {
+                id: id.clone(),
+                name: name.to_owned(),
+                args: Arc::new(args.clone()),
+                state: CallState::Open,
+            })
+            .collect();
+        self.call_ids.extend(calls.iter().map(|slot| slot.id.clone()));
+        if let Some(run) = &mut self.run {
+            run.first_response.get_or_insert(before);
+        }
+        if let Some(turn) = self.turn_mut() {
+            turn.response = Some(message.clone());
+            turn.calls = calls;
+        }
+        self.push(message.clone());
+        self.mark(entry);
+    }
+
+    fn answer(&mut self, id: &ToolCallId, result: &ToolResult, is_error: bool, at: u64, hook_due: bool) {
+        let Some(run) = &self.run else { return };
+        let Some(turn) = run.turn() else { return };
+        let Some(slot) = turn.slot(id) else { return };
+        let message = Arc::new(slot.answer(result, is_error, at, run.turn_id(turn.index)));
+        self.set_call(id, CallState::Ended { message, hook_due });
+    }
+
+    /// Moves the open turn's answers into the conversation, in call order.
+    fn settle_turn(&mut self, entry: &EntryId) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Turn(turn) = std::mem::replace(&mut run.phase, Phase::Between(Wants::Stop)) else { return };
+        run.phase = Phase::Between(wants(&turn));
+        let answers: Vec<_> = turn.answers().cloned().collect();
+        for answer in answers {
+            self.push(answer);
+        }
+        self.mark(entry);
+    }
+
+    fn end(
+        &mut self,
+        entry: &Entry,
+        outcome: &Outcome,
+        placed: &[Placed],
+        note: Option<&Arc<AgentMessage>>,
+        hook_follows: bool,
+    ) {
+        self.settle_turn(&entry.id);
+        self.place(placed, &entry.id);
+        if let Some(note) = note {
+            self.push(note.clone());
+            self.mark(&entry.id);
+        }
+        let Some(report) = self.report(entry, outcome) else { return };
+        if self.run.is_none() {
+            self.count_loop(&report.config_id(), &report.loop_id);
+        }
+        if let Some(point) = self.run.as_ref().and_then(|run| run.first_response) {
+            self.rerun_point = Some(point);
+        }
+        let report = Arc::new(report);
+        self.ended.push_back(report.clone());
+        if self.ended.len() > REMEMBERED_RUNS {
+            self.ended.pop_front();
+        }
+        self.run = None;
+        self.pending = None;
+        self.closing = hook_follows.then_some(report);
+    }
+
+    /// What the run that `entry` ends amounts to.
+    fn report(&self, entry: &Entry, outcome: &Outcome) -> Option<RunReport> {
+        let loop_id = entry.loop_id.clone()?;
+        let (input_id, start, usage) = match (&self.run, &self.pending) {
+            (Some(run), _) => (run.input_id.clone(), run.start, run.usage),
+            (None, Some(pending)) => (pending.input_id.clone(), self.history.len(), Usage::default()),
+            (None, None) => return None,
+        };
+        let messages = self.history.as_slice().get(start..).unwrap_or_default().to_vec();
+        Some(RunReport {
+            session_id: self.session_id.clone(),
+            loop_id,
+            input_id,
+            outcome: outcome.clone(),
+            messages,
+            usage,
+        })
+    }
+
+    fn place(&mut self, placed: &[Placed], entry: &EntryId) {
+        for input in placed {
+            self.unqueue(&input.input_id);
+            for message in &input.messages {
+                self.push(message.clone());
+            }
+        }
+        if !placed.is_empty() {
+            self.mark(entry);
+        }
+    }
+
+    fn push(&mut self, message: Arc<AgentMessage>) {
+        self.digest.add(&message);
+        self.history.push(message);
+    }
+
+    fn mark(&mut self, entry: &EntryId) {
+        self.marks.push((entry.clone(), self.history.len()));
+    }
+
+    fn cut(&mut self, len: usize) {
+        let kept: Vec<_> = self.history.as_slice().iter().take(len).cloned().collect();
+        self.marks.retain(|(_, at)| *at <= len);
+        self.history = History::default();
+        self.digest = Digest::default();
+        for message in kept {
+            self.push(message);
+        }
+    }
+
+    fn load(&mut self, messages: &[Arc<AgentMessage>]) {
+        self.cut(0);
+        for message in messages {
+            self.push(message.clone());
+        }
+        let calls = messages.iter().filter_map(|m| m.llm()).flat_map(|m| m.tool_calls().map(|(id, ..)| id.clone()));
+        self.call_ids.extend(calls);
+        self.rerun_point = None;
+    }
+
+    fn turn_mut(&mut self) -> Option<&mut Turn> {
+        self.run.as_mut().and_then(Run::turn_mut)
+    }
+
+    fn slot_mut(&mut self, id: &ToolCallId) -> Option<&mut CallSlot> {
+        self.turn_mut()?.calls.iter_mut().find(|slot| slot.id == *id)
+    }
+
+    /// A call that has its result keeps it, whatever comes later.
+    fn set_call(&mut self, id: &ToolCallId, state: CallState) {
+        if let Some(slot) = self.slot_mut(id)
+            && !matches!(slot.state, CallState::Ended { .. })
+        {
+            slot.state = state;
+        }
+    }
+}
+
+fn wants(turn: &Turn) -> Wants {
+    match turn.response.as_ref().and_then(|message| message.llm()) {
+        Some(Message::Assistant { stop_reason, error_message, .. }) => match stop_reason {
+            StopReason::Error => {
+                let message = error_message.clone().unwrap_or_default();
+                Wants::End(Outcome::Error { message })
+            }
+            StopReason::Aborted => Wants::End(Outcome::Aborted),
+            StopReason::Stop | StopReason::Length | StopReason::ToolUse if !turn.calls.is_empty() => Wants::More,
+            StopReason::Length => Wants::End(Outcome::Length),
+            StopReason::Stop | StopReason::ToolUse => Wants::Stop,
+        },
+        Some(Message::User { .. } | Message::ToolResult { .. }) | None => Wants::Stop,
+    }
+}

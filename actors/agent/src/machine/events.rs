@@ -1,0 +1,280 @@
+//! The events that an entry stands for. Derived from the state before the entry and the entry alone, so that they
+//! come out the same whenever they are derived again.
+
+use std::sync::Arc;
+
+use playhouse_protocol::entry::Placed;
+use playhouse_protocol::{
+    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Message, MessageId, Outcome, ProviderError, StopReason,
+    ToolResult, Usage,
+};
+
+use super::durable::{CallSlot, CallState, Durable, Run, Turn};
+
+/// The events of `entry`, given the state before it.
+pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
+    let mut out = Vec::new();
+    match &entry.body {
+        EntryBody::LoopStarted { parent_loop_id, continuation, config, .. } => out.push(AgentEvent::AgentStart {
+            parent_loop_id: parent_loop_id.clone(),
+            continuation_kind: continuation.clone(),
+            config: config.clone(),
+        }),
+        EntryBody::InputRejected { input_id, reason } => {
+            out.push(AgentEvent::InputRejected { input_id: input_id.clone(), reason: reason.clone() });
+        }
+        EntryBody::TurnStarted { turn_index, triggered_by, placed } => {
+            out.push(AgentEvent::TurnStart { turn_index: *turn_index, triggered_by: *triggered_by });
+            show_placed(placed, &mut out);
+        }
+        EntryBody::Requested { message_id, attempt, .. } => out.push(AgentEvent::ModelRequestStart {
+            message_id: message_id.clone(),
+            model: before.settings.model.id.clone(),
+            attempt: *attempt,
+        }),
+        EntryBody::AttemptFailed { message_id, attempt, error, delay_ms, .. } => {
+            let message = Arc::new(failed_message(before, error, entry.at));
+            out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message });
+            out.push(AgentEvent::ProviderRetry { attempt: *attempt, error: error.clone(), delay_ms: *delay_ms });
+        }
+        EntryBody::Responded { message_id, message, .. } => {
+            out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message: message.clone() });
+        }
+        EntryBody::PermissionAsked { permission_id, tool_call_id, reason } => {
+            if let Some((_, _, slot)) = find(before, tool_call_id) {
+                out.push(AgentEvent::PermissionRequired {
+                    permission_id: permission_id.clone(),
+                    tool_call_id: slot.id.clone(),
+                    tool_name: slot.name.clone(),
+                    args: slot.args.as_ref().clone(),
+                    reason: reason.clone(),
+                });
+            }
+        }
+        EntryBody::PermissionResolved { permission_id, tool_call_id, decision } => {
+            out.push(AgentEvent::PermissionResolved {
+                permission_id: permission_id.clone(),
+                tool_call_id: tool_call_id.clone(),
+                decision: decision.clone(),
+            });
+        }
+        EntryBody::ToolStarted { tool_call_id, effect } => {
+            if let Some((_, _, slot)) = find(before, tool_call_id) {
+                if let EffectClass::Child { session } = effect {
+                    out.push(AgentEvent::SubAgentStart {
+                        tool_call_id: slot.id.clone(),
+                        tool_name: slot.name.clone(),
+                        child_session_id: session.clone(),
+                    });
+                }
+                out.push(started(slot));
+            }
+        }
+        EntryBody::ToolEnded { tool_call_id, result, is_error, duration_ms, summary, hook_follows } => {
+            if let Some((run, turn, slot)) = find(before, tool_call_id) {
+                if let CallState::Started { effect: EffectClass::Child { session }, .. } = &slot.state {
+                    out.push(AgentEvent::SubAgentEnd {
+                        tool_call_id: slot.id.clone(),
+                        child_session_id: session.clone(),
+                        is_error: *is_error,
+                    });
+                }
+                out.push(ended(slot, result, *is_error, *duration_ms, summary));
+                if !hook_follows {
+                    show_answer(run, turn, slot, result, *is_error, entry.at, &mut out);
+                }
+            }
+        }
+        EntryBody::ToolAnswered { tool_call_id } => {
+            if let Some((_, _, slot)) = find(before, tool_call_id)
+                && let CallState::Ended { message, .. } = &slot.state
+            {
+                show(result_id(slot), message, &mut out);
+            }
+        }
+        EntryBody::ToolBlocked { tool_call_id, stage, reason } => {
+            if let Some((run, turn, slot)) = find(before, tool_call_id) {
+                out.push(AgentEvent::ToolBlocked {
+                    tool_call_id: slot.id.clone(),
+                    tool_name: slot.name.clone(),
+                    stage: *stage,
+                    reason: reason.clone(),
+                });
+                show_answer(run, turn, slot, &ToolResult::text(reason), true, entry.at, &mut out);
+            }
+        }
+        EntryBody::ToolSkipped { tool_call_id, reason } => {
+            if let Some((run, turn, slot)) = find(before, tool_call_id) {
+                let result = Arc::new(ToolResult::text(reason));
+                out.push(started(slot));
+                out.push(ended(slot, &result, true, 0, reason));
+                show_answer(run, turn, slot, &result, true, entry.at, &mut out);
+            }
+        }
+        EntryBody::TurnEnded { turn_index, usage, .. } => {
+            if let Some(turn) = before.run.as_ref().and_then(Run::turn)
+                && let Some(message) = &turn.response
+            {
+                out.push(AgentEvent::TurnEnd {
+                    turn_index: *turn_index,
+                    message: message.clone(),
+                    usage: *usage,
+                    tool_results: turn.answers().cloned().collect(),
+                });
+            }
+        }
+        EntryBody::LoopEnded { outcome, placed, note, .. } => {
+            show_placed(placed, &mut out);
+            if let Some(note) = note {
+                show(format!("{}/note", entry.id).as_str().into(), note, &mut out);
+            }
+            end(before, outcome, placed, note.as_ref(), &mut out);
+        }
+        EntryBody::Recovered { reason } => {
+            out.push(AgentEvent::AgentRestarted { reason: reason.clone() });
+            ask_again(before, &mut out);
+        }
+        EntryBody::Parked { reason } => out.push(AgentEvent::Error { message: reason.clone() }),
+        EntryBody::Opened(_)
+        | EntryBody::Configured { .. }
+        | EntryBody::Input(_)
+        | EntryBody::ContinueAsked { .. }
+        | EntryBody::Head { .. }
+        | EntryBody::AbortAsked { .. }
+        | EntryBody::LoopClosed
+        | EntryBody::Reset
+        | EntryBody::Restored { .. }
+        | EntryBody::RotatedTo { .. } => {}
+    }
+    out
+}
+
+/// The model's message as far as it is known before its first piece.
+pub(crate) fn shell(before: &Durable, at: u64) -> AgentMessage {
+    assistant(before, StopReason::Stop, None, at)
+}
+
+/// The model's message of an attempt that failed.
+pub(crate) fn failed_message(before: &Durable, error: &ProviderError, at: u64) -> AgentMessage {
+    assistant(before, StopReason::Error, Some(error.to_string()), at)
+}
+
+fn assistant(before: &Durable, stop_reason: StopReason, error_message: Option<String>, at: u64) -> AgentMessage {
+    let model = &before.settings.model;
+    Message::Assistant {
+        content: Vec::new(),
+        stop_reason,
+        model: model.id.clone(),
+        provider: model.provider.clone(),
+        usage: Usage::default(),
+        timestamp: at,
+        error_message,
+    }
+    .into()
+}
+
+fn find<'a>(before: &'a Durable, id: &playhouse_protocol::ToolCallId) -> Option<(&'a Run, &'a Turn, &'a CallSlot)> {
+    let run = before.run.as_ref()?;
+    let turn = run.turn()?;
+    Some((run, turn, turn.slot(id)?))
+}
+
+fn started(slot: &CallSlot) -> AgentEvent {
+    AgentEvent::ToolExecutionStart {
+        tool_call_id: slot.id.clone(),
+        tool_name: slot.name.clone(),
+        args: slot.args.as_ref().clone(),
+    }
+}
+
+fn ended(slot: &CallSlot, result: &Arc<ToolResult>, is_error: bool, duration_ms: u64, summary: &str) -> AgentEvent {
+    AgentEvent::ToolExecutionEnd {
+        tool_call_id: slot.id.clone(),
+        tool_name: slot.name.clone(),
+        result: result.clone(),
+        is_error,
+        child_loop_id: result.child_loop_id.clone(),
+        duration_ms,
+        summary: summary.to_owned(),
+    }
+}
+
+fn result_id(slot: &CallSlot) -> MessageId {
+    format!("{}/result", slot.id).as_str().into()
+}
+
+fn show_answer(
+    run: &Run,
+    turn: &Turn,
+    slot: &CallSlot,
+    result: &ToolResult,
+    is_error: bool,
+    at: u64,
+    out: &mut Vec<AgentEvent>,
+) {
+    let message = Arc::new(slot.answer(result, is_error, at, run.turn_id(turn.index)));
+    show(result_id(slot), &message, out);
+}
+
+fn show_placed(placed: &[Placed], out: &mut Vec<AgentEvent>) {
+    for input in placed {
+        for (n, message) in input.messages.iter().enumerate() {
+            show(format!("{}/{n}", input.input_id).as_str().into(), message, out);
+        }
+    }
+}
+
+fn show(message_id: MessageId, message: &Arc<AgentMessage>, out: &mut Vec<AgentEvent>) {
+    out.push(AgentEvent::MessageStart { message_id: message_id.clone(), message: message.clone() });
+    out.push(AgentEvent::MessageEnd { message_id, message: message.clone() });
+}
+
+fn end(
+    before: &Durable,
+    outcome: &Outcome,
+    placed: &[Placed],
+    note: Option<&Arc<AgentMessage>>,
+    out: &mut Vec<AgentEvent>,
+) {
+    let rejection = match outcome {
+        Outcome::Rejected { reason } => Some(reason.clone()),
+        Outcome::Stop
+        | Outcome::Length
+        | Outcome::Error { .. }
+        | Outcome::Aborted
+        | Outcome::Limit { .. }
+        | Outcome::Halted { .. } => None,
+    };
+    let input_id = before.run.as_ref().map(|run| &run.input_id);
+    if let (Some(reason), Some(input_id)) = (&rejection, input_id) {
+        out.push(AgentEvent::InputRejected { input_id: input_id.clone(), reason: reason.clone() });
+    }
+    let mut messages = Vec::new();
+    let mut usage = Usage::default();
+    if let Some(run) = &before.run {
+        messages.extend_from_slice(before.history.as_slice().get(run.start..).unwrap_or_default());
+        if let Some(turn) = run.turn() {
+            messages.extend(turn.answers().cloned());
+        }
+        usage = run.usage;
+    }
+    messages.extend(placed.iter().flat_map(|input| input.messages.iter().cloned()));
+    messages.extend(note.cloned());
+    out.push(AgentEvent::AgentEnd { messages, usage, outcome: outcome.clone(), rejection });
+}
+
+/// Open questions are shown again under the same id.
+fn ask_again(before: &Durable, out: &mut Vec<AgentEvent>) {
+    let Some(turn) = before.run.as_ref().and_then(Run::turn) else { return };
+    for slot in &turn.calls {
+        if let CallState::Asked { permission_id, reason } = &slot.state {
+            out.push(AgentEvent::PermissionRequired {
+                permission_id: permission_id.clone(),
+                tool_call_id: slot.id.clone(),
+                tool_name: slot.name.clone(),
+                args: slot.args.as_ref().clone(),
+                reason: reason.clone(),
+            });
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The part of an agent's state that a fold leaves empty: what is under way.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use playhouse_protocol::entry::{Placed, QueuedInput};
+use playhouse_protocol::{
+    AgentEvent, AgentMessage, Batch, CallId, EffectClass, Entry, InputId, LoopId, MessageId, Seq, SessionId,
+    ToolCallId, ToolError, ToolResult,
+};
+
+use super::input::{Effect, HookId, HookPoint, Verdict};
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// Batches that are not yet durable, oldest first, with what waits for each.
+    pub pending: VecDeque<PendingBatch>,
+    /// The number of the next batch.
+    pub next_batch: u64,
+    /// The latest durable entry.
+    pub last_seq: Seq,
+    /// The next place among its events.
+    pub next_k: u32,
+    /// The open model call.
+    pub call: Option<OpenCall>,
+    /// How often the open turn's call was lost with its connection.
+    pub lost: u32,
+    /// The hook that the run itself waits for.
+    pub gate: Gate,
+    /// Hooks that tool calls wait for.
+    pub tool_hooks: HashMap<HookId, ToolCallId>,
+    /// The number of the next hook.
+    pub next_hook: u64,
+    /// The prompt after its filters.
+    pub prompt: Option<Vec<Arc<AgentMessage>>>,
+    /// Steering or follow-ups that the filters are looking at; their verdict is for these, whatever has come since.
+    pub filtering: Vec<QueuedInput>,
+    /// Steering and follow-ups that were taken and wait for a turn.
+    pub taken: Vec<Placed>,
+    /// Whether `after_turn` was run for the turn that ended last.
+    pub after_turn_done: bool,
+    /// Tool calls that are past their vetting.
+    pub tools: HashMap<ToolCallId, ToolFlight>,
+    /// Since when running time counts that the journal does not have.
+    pub mark: Duration,
+    /// A change of session that is under way.
+    pub rotation: Option<Rotation>,
+    /// Why nothing more may happen.
+    pub parked: Option<String>,
+}
+
+/// Entries that one input made, and what happens when they are durable, in order.
+#[derive(Debug)]
+pub(crate) struct PendingBatch {
+    pub session: SessionId,
+    pub batch: Batch,
+    pub items: Vec<Item>,
+}
+
+/// Something that waits for its batch.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// The batch's next entry is durable: these are its events.
+    Entry { entry: Arc<Entry>, events: Vec<AgentEvent>, loop_id: Option<LoopId> },
+    /// An event that no entry holds.
+    Event { event: AgentEvent, loop_id: Option<LoopId>, at: u64 },
+    /// Something to do.
+    Act(Effect),
+}
+
+/// A model call that has not ended.
+#[derive(Debug)]
+pub(crate) struct OpenCall {
+    pub id: CallId,
+    pub attempt: u32,
+    pub message_id: MessageId,
+    /// Whether observers know of the message.
+    pub shown: bool,
+    /// Whether the request has gone out.
+    pub sent: bool,
+    /// The text so far.
+    pub text: String,
+}
+
+/// The hook that the run itself waits for.
+#[derive(Debug, Default)]
+pub(crate) enum Gate {
+    /// None.
+    #[default]
+    Open,
+    /// This one.
+    Waiting { hook: HookId, point: HookPoint },
+    /// It answered.
+    Answered { point: HookPoint, verdict: Verdict },
+}
+
+/// A tool call past its vetting.
+#[derive(Debug)]
+pub(crate) struct ToolFlight {
+    pub stage: ToolStage,
+    pub update: Update,
+    /// The latest partial result that waits for the one being shown.
+    pub next_update: Option<ToolResult>,
+    /// Its end, held back while a partial result is being shown.
+    pub finished: Option<(Result<ToolResult, ToolError>, u64)>,
+}
+
+impl ToolFlight {
+    pub fn new(stage: ToolStage) -> Self {
+        Self { stage, update: Update::None, next_update: None, finished: None }
+    }
+}
+
+/// Where a call past its vetting stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ToolStage {
+    /// The question is out.
+    Asking,
+    /// `before_tool_execution` is at work.
+    Hooking { effect: EffectClass },
+    /// It may start when its intent is durable.
+    Starting,
+    /// It runs.
+    Running,
+    /// It was told to stop.
+    Stopping,
+    /// `after_tool_execution` is at work.
+    Closing,
+}
+
+/// Where the showing of a partial result stands.
+#[derive(Debug)]
+pub(crate) enum Update {
+    None,
+    /// `before_tool_execution_update` is at work.
+    Before(ToolResult),
+    /// `after_tool_execution_update` is at work.
+    After,
+}
+
+/// A change of session: the new journal opens, then the old one ends.
+#[derive(Debug)]
+pub(crate) enum Rotation {
+    /// The new journal is being opened.
+    Opening { input_id: InputId, opened: Arc<Entry> },
+    /// The old journal is being ended.
+    Ending { input_id: InputId, opened: Arc<Entry> },
+}

@@ -1,0 +1,122 @@
+//! Waiting for hooks. A run waits for one hook at a time, each tool call for one of its own.
+
+use std::time::Duration;
+
+use super::Machine;
+use super::flight::{Gate, ToolStage, Update};
+use super::input::{Effect, HookCall, HookId, HookPoint, Target, Timer, Verdict};
+
+/// How long a hook may take once the run is being aborted: an abort settles at once.
+const ABORTING_DEADLINE: Duration = Duration::from_millis(100);
+
+impl Machine {
+    /// The verdict of the hook that the run waits for; `None` while it is at work. Without such a hook it is `Go`.
+    pub(super) fn consult(&mut self, point: HookPoint, call: impl FnOnce(&Self) -> HookCall) -> Option<Verdict> {
+        if !self.setup.hooks.has(point) {
+            return Some(Verdict::Go);
+        }
+        match std::mem::take(&mut self.flight.gate) {
+            Gate::Answered { point: answered, verdict } if answered == point => Some(verdict),
+            Gate::Waiting { hook, point: waiting } if waiting == point => {
+                self.flight.gate = Gate::Waiting { hook, point };
+                None
+            }
+            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+                let call = call(self);
+                let hook = self.next_hook();
+                self.flight.gate = Gate::Waiting { hook, point };
+                self.run_hook(hook, call);
+                None
+            }
+        }
+    }
+
+    /// Whether the run waits for the hook at this point, or has its answer.
+    pub(super) fn has_asked(&self, asked: HookPoint) -> bool {
+        match &self.flight.gate {
+            Gate::Open => false,
+            Gate::Waiting { point, .. } | Gate::Answered { point, .. } => *point == asked,
+        }
+    }
+
+    pub(super) fn next_hook(&mut self) -> HookId {
+        self.flight.next_hook += 1;
+        HookId(self.flight.next_hook)
+    }
+
+    pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
+        let aborting = self.durable.run.as_ref().is_some_and(|run| run.aborting);
+        let after = if aborting { ABORTING_DEADLINE } else { self.setup.hook_deadline };
+        self.act(Effect::Hook { hook, call });
+        self.act(Effect::Arm { timer: Timer::Hook(hook), after });
+    }
+
+    pub(super) fn is_waiting_for(&self, hook: HookId) -> bool {
+        let at_gate = matches!(self.flight.gate, Gate::Waiting { hook: waiting, .. } if waiting == hook);
+        at_gate || self.flight.tool_hooks.contains_key(&hook)
+    }
+
+    pub(super) fn hook_done(&mut self, hook: HookId, verdict: Verdict) {
+        if self.is_waiting_for(hook) {
+            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            self.hook_answered(hook, verdict);
+        }
+    }
+
+    pub(super) fn hook_overdue(&mut self, hook: HookId) {
+        if self.is_waiting_for(hook) {
+            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.hook_answered(hook, Verdict::Stop { reason: "the hook did not answer in time".to_owned() });
+        }
+    }
+
+    fn hook_answered(&mut self, hook: HookId, verdict: Verdict) {
+        match self.flight.gate {
+            Gate::Waiting { hook: waiting, point } if waiting == hook => {
+                self.flight.gate = Gate::Answered { point, verdict };
+            }
+            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+                if let Some(call) = self.flight.tool_hooks.remove(&hook) {
+                    self.tool_hook_answered(&call, verdict);
+                }
+            }
+        }
+    }
+
+    /// An abort ends every hook at once. What a hook would have allowed does not happen; what it only follows is over.
+    pub(super) fn cancel_hooks(&mut self) {
+        if let Gate::Waiting { hook, point } = self.flight.gate {
+            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            self.flight.gate = match point {
+                HookPoint::AfterTurn => Gate::Answered { point, verdict: Verdict::Go },
+                HookPoint::BeforeLoop
+                | HookPoint::AfterLoop
+                | HookPoint::BeforeTurn
+                | HookPoint::BeforeTool
+                | HookPoint::AfterTool
+                | HookPoint::BeforeUpdate
+                | HookPoint::AfterUpdate
+                | HookPoint::OnError
+                | HookPoint::Filter => Gate::Open,
+            };
+        }
+        let mut waiting: Vec<_> = std::mem::take(&mut self.flight.tool_hooks).into_iter().collect();
+        waiting.sort();
+        for (hook, call) in waiting {
+            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            let Some(tool) = self.flight.tools.get_mut(&call) else { continue };
+            match tool.stage {
+                ToolStage::Closing => self.tool_hook_answered(&call, Verdict::Go),
+                ToolStage::Hooking { .. } => {
+                    self.flight.tools.remove(&call);
+                }
+                ToolStage::Asking | ToolStage::Starting | ToolStage::Running | ToolStage::Stopping => {
+                    tool.update = Update::None;
+                    tool.next_update = None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The pure machine: inputs in, effects out. No I/O, no clock, no randomness.
+//!
+//! [`Machine::handle`] takes an input, changes the state, and returns what is to be done. State has two parts:
+//! [`Durable`] is the fold of the journal, `Flight` is what is under way and what a fold leaves empty. Entries are
+//! applied when they are made; everything that may only happen once they are durable (events, requests, tools,
+//! acknowledgements) waits in the entry's batch and is released by `Committed`, in order. When the journal cannot
+//! be written the state is ahead of the truth, so the agent drops it and folds again.
+//!
+//! The rooms: `accept` takes inputs in, `turn` drives a run from turn to turn, `call` follows a model call, `tools`
+//! drives tool calls, `hooks` waits for hooks, `rotate` changes the session; [`durable`] applies entries and
+//! [`events`] says what they mean to observers.
+
+mod accept;
+mod call;
+mod digest;
+pub mod durable;
+pub mod events;
+mod flight;
+mod hooks;
+pub mod input;
+pub mod report;
+mod rotate;
+mod seen;
+mod tools;
+mod turn;
+mod updates;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use playhouse_protocol::entry::Opened;
+use playhouse_protocol::{
+    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, Event, EventId, LoopId, ModelConfig, Seq, SessionId,
+};
+
+pub use durable::Durable;
+use flight::{Flight, Gate, Item, PendingBatch, ToolStage};
+pub use input::{
+    Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, Start, Target, Timer,
+    Verdict, Vetting,
+};
+pub use report::RunReport;
+
+/// Whether there is anyone to ask for permission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approver {
+    /// Nobody: what needs a yes is denied at once.
+    #[default]
+    Nobody,
+    /// Someone.
+    Present,
+}
+
+/// What the machine works with that is not in the journal: code and keys.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The tools.
+    pub catalog: Arc<dyn Catalog>,
+    /// The model, with its key.
+    pub model: Arc<ModelConfig>,
+    /// The hooks there are.
+    pub hooks: HookSet,
+    /// Who answers questions.
+    pub approver: Approver,
+    /// How long a hook may take.
+    pub hook_deadline: Duration,
+    /// How long a question may wait.
+    pub permission_deadline: Duration,
+    /// How long a tool may take to stop.
+    pub abort_grace: Duration,
+}
+
+impl Setup {
+    /// The usual deadlines, no hooks and nobody to ask.
+    pub fn new(catalog: Arc<dyn Catalog>, model: Arc<ModelConfig>) -> Self {
+        Self {
+            catalog,
+            model,
+            hooks: HookSet::default(),
+            approver: Approver::Nobody,
+            hook_deadline: Duration::from_secs(60),
+            permission_deadline: Duration::from_secs(120),
+            abort_grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whether the journal lost lines, so that what is sent must be looked over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// It is whole.
+    Whole,
+    /// Lines are missing.
+    Damaged,
+}
+
+/// An agent, without its actor.
+#[derive(Debug)]
+pub struct Machine {
+    setup: Setup,
+    durable: Durable,
+    flight: Flight,
+    /// The entry that opens the journal, until it is there.
+    opened: Option<Box<Opened>>,
+    journal: Journal,
+    now: Now,
+    /// What the input being handled has made so far.
+    entries: Vec<Arc<Entry>>,
+    items: Vec<Item>,
+    out: Vec<Effect>,
+}
+
+impl Machine {
+    /// An agent whose journal does not exist yet; its first entry will make it.
+    pub fn new(opened: Opened, setup: Setup) -> Self {
+        let durable = Durable::new(&opened);
+        Self::with(durable, Some(Box::new(opened)), setup, Journal::Whole)
+    }
+
+    /// The agent that these entries stand for. Nothing is under way until [`Machine::recover`].
+    pub fn fold<'a>(
+        entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
+        setup: Setup,
+        journal: Journal,
+    ) -> Result<Self, FoldError> {
+        let mut entries = entries.into_iter();
+        let (mut last_seq, first) = entries.next().ok_or(FoldError::Empty)?;
+        let EntryBody::Opened(opened) = &first.body else { return Err(FoldError::NotOpened) };
+        let mut durable = Durable::new(opened);
+        durable.apply(first);
+        for (seq, entry) in entries {
+            durable.apply(entry);
+            last_seq = seq;
+        }
+        let mut machine = Self::with(durable, None, setup, journal);
+        machine.flight.last_seq = last_seq;
+        Ok(machine)
+    }
+
+    fn with(durable: Durable, opened: Option<Box<Opened>>, setup: Setup, journal: Journal) -> Self {
+        let now = Now { wall: 0, mono: Duration::ZERO };
+        let flight = Flight::default();
+        Self { setup, durable, flight, opened, journal, now, entries: Vec::new(), items: Vec::new(), out: Vec::new() }
+    }
+
+    /// Goes on after a fold: what was under way is asked for again, or answered for.
+    pub fn recover(&mut self, now: Now, reason: &str) -> Vec<Effect> {
+        self.now = now;
+        self.flight.mark = now.mono;
+        if self.durable.run.is_some() || self.durable.pending.is_some() || self.durable.parked.is_some() {
+            self.push(EntryBody::Recovered { reason: reason.to_owned() });
+        }
+        self.finish_input()
+    }
+
+    /// Takes an input; returns what is to be done, in order.
+    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Prompt { .. }
+            | Input::Steer { .. }
+            | Input::FollowUp { .. }
+            | Input::Continue { .. }
+            | Input::Abort { .. }
+            | Input::Reset { .. }
+            | Input::Restore { .. }
+            | Input::Configure { .. }
+            | Input::Rotate { .. }
+            | Input::Approved { .. } => self.accept(input),
+            Input::Delta { call, attempt, deltas } => self.delta(&call, attempt, deltas),
+            Input::Retrying { call, attempt, error, delay_ms } => self.retrying(&call, attempt, error, delay_ms),
+            Input::Responded { call, attempt, message } => self.responded(&call, attempt, message),
+            Input::CallFailed { call, attempt, error } => self.call_failed(&call, attempt, error),
+            Input::HookDone { hook, verdict } => self.hook_done(hook, verdict),
+            Input::ToolUpdated { call, partial } => self.tool_updated(&call, partial),
+            Input::ToolProgress { call, text } => self.tool_progress(&call, text),
+            Input::ToolFinished { call, result, duration_ms } | Input::ChildEnded { call, result, duration_ms } => {
+                self.tool_finished(&call, result, duration_ms);
+            }
+            Input::Committed { batch, seqs } => self.committed(batch, &seqs),
+            Input::CommitFailed { error, .. } => self.commit_failed(&error),
+            Input::WriterLost => self.send_again(),
+            Input::ConnectionLost { reason } => self.connection_lost(reason),
+            Input::ExecutorLost { reason: _ } => self.executor_lost(),
+            Input::Timer { timer } => self.timer(timer),
+        }
+        self.finish_input()
+    }
+
+    /// The fold of the journal, with what is on its way there.
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// Whether a run is under way or about to be.
+    pub fn is_running(&self) -> bool {
+        self.durable.run.is_some() || self.durable.pending.is_some()
+    }
+
+    /// Whether nothing is under way and everything is durable.
+    pub fn is_at_rest(&self) -> bool {
+        !self.durable.is_unfinished() && self.flight.pending.is_empty() && self.flight.rotation.is_none()
+    }
+
+    /// Changes what the machine works with, from the next effect on.
+    pub fn set_setup(&mut self, setup: Setup) {
+        self.setup = setup;
+    }
+
+    /// What the machine works with.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn finish_input(&mut self) -> Vec<Effect> {
+        while self.step() {}
+        self.seal();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Makes an entry and applies it; what follows from it waits until it is durable.
+    fn push(&mut self, body: EntryBody) {
+        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        self.push_in(loop_id, body);
+    }
+
+    fn push_in(&mut self, loop_id: Option<LoopId>, body: EntryBody) {
+        if let Some(opened) = self.opened.take() {
+            self.push_in(None, EntryBody::Opened(opened));
+        }
+        let entry = Arc::new(Entry {
+            id: self.next_entry_id(loop_id.as_ref()),
+            loop_id: loop_id.clone(),
+            parent: self.durable.tail.clone(),
+            at: self.now.wall,
+            body,
+        });
+        let events = events::derive(&self.durable, &entry);
+        self.durable.apply(&entry);
+        self.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
+        self.entries.push(entry);
+    }
+
+    fn next_entry_id(&self, loop_id: Option<&LoopId>) -> EntryId {
+        let owner = loop_id.map_or(self.durable.session_id.as_str(), LoopId::as_str);
+        format!("{owner}#{}", self.durable.entries).into()
+    }
+
+    /// Something to do once everything made so far is durable.
+    fn act(&mut self, effect: Effect) {
+        self.items.push(Item::Act(effect));
+    }
+
+    /// An event that no entry holds, in its place among those that entries hold.
+    fn tell(&mut self, event: AgentEvent) {
+        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        self.items.push(Item::Event { event, loop_id, at: self.now.wall });
+    }
+
+    /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
+    fn seal(&mut self) {
+        let items = std::mem::take(&mut self.items);
+        if self.entries.is_empty() {
+            match self.flight.pending.back_mut() {
+                Some(newest) => items.into_iter().for_each(|item| newest.attach(item)),
+                None => items.into_iter().for_each(|item| self.release(item, &mut [].iter())),
+            }
+            return;
+        }
+        let entries: Arc<[Arc<Entry>]> = std::mem::take(&mut self.entries).into();
+        self.enqueue(self.durable.session_id.clone(), entries, items);
+    }
+
+    fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Item>) {
+        let number = self.flight.next_batch;
+        self.flight.next_batch += 1;
+        let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
+        let batch = Batch { number, entries, class };
+        self.out.push(Effect::Append { session: session.clone(), batch: batch.clone() });
+        self.flight.pending.push_back(PendingBatch { session, batch, items });
+    }
+
+    fn committed(&mut self, batch: u64, seqs: &[Seq]) {
+        if self.flight.pending.front().is_none_or(|oldest| oldest.batch.number != batch) {
+            return;
+        }
+        let Some(oldest) = self.flight.pending.pop_front() else { return };
+        let mut seqs = seqs.iter();
+        for item in oldest.items {
+            self.release(item, &mut seqs);
+        }
+        self.rotation_committed();
+    }
+
+    fn release(&mut self, item: Item, seqs: &mut std::slice::Iter<'_, Seq>) {
+        match item {
+            Item::Entry { entry, events, loop_id } => {
+                self.flight.last_seq = seqs.next().copied().unwrap_or(self.flight.last_seq);
+                self.flight.next_k = 0;
+                for event in events {
+                    self.emit(event, loop_id.clone(), entry.at);
+                }
+            }
+            Item::Event { event, loop_id, at } => self.emit(event, loop_id, at),
+            Item::Act(effect) => {
+                if self.is_still_wanted(&effect) {
+                    self.out.push(effect);
+                }
+            }
+        }
+    }
+
+    fn emit(&mut self, event: AgentEvent, loop_id: Option<LoopId>, at: u64) {
+        let id = EventId { seq: self.flight.last_seq, k: self.flight.next_k };
+        self.flight.next_k += 1;
+        let millis = i64::try_from(at).unwrap_or(i64::MAX);
+        self.out.push(Effect::Emit(Event {
+            id,
+            agent_id: self.durable.agent_id.clone(),
+            session_id: self.durable.session_id.clone(),
+            loop_id,
+            timestamp: Timestamp::from_millisecond(millis).unwrap_or_default(),
+            event,
+        }));
+    }
+
+    /// What waited for its batch may have been called off in the meantime.
+    fn is_still_wanted(&mut self, effect: &Effect) -> bool {
+        match effect {
+            Effect::Call { call, .. } => match &mut self.flight.call {
+                Some(open) if open.id == *call => {
+                    open.sent = true;
+                    true
+                }
+                Some(_) | None => false,
+            },
+            Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.tools.get_mut(call) {
+                Some(tool) if tool.stage == ToolStage::Starting => {
+                    tool.stage = ToolStage::Running;
+                    true
+                }
+                Some(_) | None => false,
+            },
+            Effect::Ask { tool_call_id, .. } => {
+                self.flight.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
+            }
+            Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
+            Effect::Append { .. }
+            | Effect::Cancel(_)
+            | Effect::Emit(_)
+            | Effect::Ack { .. }
+            | Effect::Refuse { .. }
+            | Effect::Arm { .. }
+            | Effect::Disarm(_)
+            | Effect::Finish(_)
+            | Effect::Rotated { .. }
+            | Effect::Park { .. } => true,
+        }
+    }
+
+    /// The state is ahead of the journal: nothing more happens until someone folds again.
+    fn commit_failed(&mut self, error: &str) {
+        let reason = format!("the journal could not be written: {error}");
+        self.items.clear();
+        self.entries.clear();
+        for batch in std::mem::take(&mut self.flight.pending) {
+            for item in batch.items {
+                if let Item::Act(Effect::Ack { input_id }) = item {
+                    self.out.push(Effect::Refuse { input_id, error: InputError::NotJournaled(error.to_owned()) });
+                }
+            }
+        }
+        self.flight.gate = Gate::Open;
+        self.flight.parked = Some(reason.clone());
+        self.out.push(Effect::Park { reason });
+    }
+
+    fn send_again(&mut self) {
+        for pending in &self.flight.pending {
+            self.out.push(Effect::Append { session: pending.session.clone(), batch: pending.batch.clone() });
+        }
+    }
+
+    fn timer(&mut self, timer: Timer) {
+        match timer {
+            Timer::Hook(hook) => self.hook_overdue(hook),
+            Timer::Permission(permission_id) => self.permission_overdue(&permission_id),
+            Timer::AbortGrace => self.abort_overdue(),
+        }
+    }
+}
+
+impl PendingBatch {
+    /// Adds something that waits; pieces of one message merge, so that a slow disk holds text, not events.
+    fn attach(&mut self, item: Item) {
+        if let (
+            Some(Item::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
+            Item::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
+        ) = (self.items.last_mut(), &item)
+            && held == message_id
+        {
+            if let Err(delta) = delta.merge(more.clone()) {
+                let event = AgentEvent::MessageUpdate { message_id: message_id.clone(), delta };
+                self.items.push(Item::Event { event, loop_id: loop_id.clone(), at: *at });
+            }
+            return;
+        }
+        self.items.push(item);
+    }
+}
+
+/// Entries that are no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// There are none.
+    #[error("the journal is empty")]
+    Empty,
+    /// The first one does not say what the session is.
+    #[error("the journal's first entry is missing, so what the session is cannot be told")]
+    NotOpened,
+}

@@ -1,0 +1,42 @@
+//! What a run amounts to.
+
+use std::sync::Arc;
+
+use playhouse_protocol::{AgentMessage, InputId, LoopId, Message, Outcome, SessionId, Usage};
+
+/// An ended run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    /// The session.
+    pub session_id: SessionId,
+    /// The run.
+    pub loop_id: LoopId,
+    /// The input that started it.
+    pub input_id: InputId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it added to the conversation.
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// What its calls consumed.
+    pub usage: Usage,
+}
+
+impl RunReport {
+    /// The text of the model's last message, empty when there is none.
+    pub fn text(&self) -> String {
+        self.messages
+            .iter()
+            .rev()
+            .filter_map(|message| message.llm())
+            .find(|message| matches!(message, Message::Assistant { .. }))
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+
+    /// The `{config}` segment of its loop id.
+    pub(crate) fn config_id(&self) -> String {
+        let inner = self.loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
+        let inner = inner.trim_start_matches('.');
+        inner.rsplit_once('.').map(|(config, _)| config.to_owned()).unwrap_or_default()
+    }
+}

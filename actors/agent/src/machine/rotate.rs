@@ -1,0 +1,78 @@
+//! A change of session: the new journal opens with the conversation, then the old one ends. A crash in between
+//! leaves the old session as it was.
+
+use std::sync::Arc;
+
+use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened};
+use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
+
+use super::Machine;
+use super::durable::Durable;
+use super::flight::{Item, Rotation};
+use super::input::Effect;
+
+impl Machine {
+    pub(super) fn rotate(&mut self, input_id: InputId, to: SessionId) {
+        if self.durable.session_id == to {
+            self.act(Effect::Ack { input_id });
+            return;
+        }
+        let queued = self.durable.steering.iter().chain(&self.durable.follow_ups).cloned().collect();
+        let continues =
+            self.durable.tail.clone().map(|entry| Continues { session: self.durable.session_id.clone(), entry });
+        let opened = Opened {
+            version: FORMAT_VERSION,
+            agent_id: self.durable.agent_id.clone(),
+            session_id: to.clone(),
+            settings: self.durable.settings.clone(),
+            spawned_by: self.durable.spawned_by.clone(),
+            continues,
+            messages: self.durable.history.as_slice().to_vec(),
+            queued,
+            seen: self.durable.seen.iter().cloned().chain([input_id.clone()]).collect(),
+        };
+        let entry = Arc::new(Entry {
+            // A change that a crash cut short may be asked for again: the new opening must not pass for the old one.
+            id: format!("{to}#{}", self.durable.tail.as_ref().map_or("", |tail| tail.as_str())).into(),
+            loop_id: None,
+            parent: None,
+            at: self.now.wall,
+            body: EntryBody::Opened(Box::new(opened)),
+        });
+        let items = vec![Item::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
+        self.enqueue(to, [entry.clone()].into(), items);
+        self.flight.rotation = Some(Rotation::Opening { input_id, opened: entry });
+    }
+
+    /// Takes the next step of a change of session, when its batch is durable.
+    pub(super) fn rotation_committed(&mut self) {
+        if !self.flight.pending.is_empty() {
+            return;
+        }
+        match self.flight.rotation.take() {
+            None => {}
+            Some(Rotation::Opening { input_id, opened }) => {
+                let EntryBody::Opened(first) = &opened.body else { return };
+                if !self.durable.journaled {
+                    // The old session never had a journal: there is nothing to end.
+                    self.move_to(first, &opened, input_id);
+                    return;
+                }
+                self.push(EntryBody::RotatedTo { session: first.session_id.clone() });
+                self.flight.rotation = Some(Rotation::Ending { input_id, opened });
+            }
+            Some(Rotation::Ending { input_id, opened }) => {
+                let EntryBody::Opened(first) = &opened.body else { return };
+                self.move_to(first, &opened, input_id);
+            }
+        }
+    }
+
+    fn move_to(&mut self, first: &Opened, opened: &Entry, input_id: InputId) {
+        self.opened = None;
+        self.durable = Durable::new(first);
+        self.durable.apply(opened);
+        self.act(Effect::Rotated { to: first.session_id.clone() });
+        self.act(Effect::Ack { input_id });
+    }
+}

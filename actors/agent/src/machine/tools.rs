@@ -1,0 +1,372 @@
+//! The tool calls of a turn, each driven from its vetting to its answer.
+
+use std::sync::Arc;
+
+use playhouse_protocol::entry::{BlockStage, InputKind};
+use playhouse_protocol::{
+    EffectClass, EntryBody, PermissionDecision, PermissionId, PermissionMode, ToolCallId, ToolError, ToolResult,
+};
+
+use super::durable::{CallSlot, CallState, Run};
+use super::flight::{ToolFlight, ToolStage, Update};
+use super::input::{Effect, HookCall, HookPoint, Start, Target, Timer, Verdict, Vetting};
+use super::turn::Polled;
+use super::{Approver, Machine};
+
+/// The answer to a call that steering overtook.
+pub const SKIPPED: &str = "Skipped due to queued user message.";
+/// The answer to a call that an abort kept from starting.
+pub const NOT_STARTED: &str = "Aborted before it started.";
+/// The answer to a call that an abort stopped.
+pub const STOPPED: &str = "Aborted while it ran; it may have taken effect in part.";
+/// The answer to a call that did not stop when told to.
+pub const NOT_STOPPED: &str = "Aborted, but the tool did not stop in time; it may still take effect.";
+
+/// What came of looking at a turn's calls.
+pub(super) enum ToolsStep {
+    /// Something was journaled or started.
+    Moved,
+    /// They are at work.
+    Waiting,
+    /// All have their answers.
+    Done,
+}
+
+impl Machine {
+    pub(super) fn step_tools(&mut self) -> ToolsStep {
+        let Some(run) = &self.durable.run else { return ToolsStep::Done };
+        let Some(turn) = run.turn() else { return ToolsStep::Done };
+        let Some(first) = turn.calls.iter().position(|slot| !slot.is_settled()) else { return ToolsStep::Done };
+        let calls = turn.calls.clone();
+        if run.aborting {
+            return self.stop_tools(&calls);
+        }
+        let size = self.durable.settings.tool_execution.group_size();
+        let start = first - first % size;
+        let group = calls.iter().skip(start).take(size);
+        let untouched = start > 0 && group.clone().all(|slot| self.is_untouched(slot));
+        if untouched {
+            match self.poll(InputKind::Steer) {
+                Polled::Done => {}
+                Polled::Moved => return ToolsStep::Moved,
+                Polled::Waiting => return ToolsStep::Waiting,
+            }
+            if !self.flight.taken.is_empty() {
+                for slot in calls.iter().skip(start) {
+                    let tool_call_id = slot.id.clone();
+                    self.push(EntryBody::ToolSkipped { tool_call_id, reason: SKIPPED.to_owned() });
+                }
+                return ToolsStep::Moved;
+            }
+        }
+        let mut moved = false;
+        for slot in group {
+            moved |= self.step_call(slot);
+        }
+        if moved { ToolsStep::Moved } else { ToolsStep::Waiting }
+    }
+
+    fn is_untouched(&self, slot: &CallSlot) -> bool {
+        slot.state == CallState::Open && !self.flight.tools.contains_key(&slot.id)
+    }
+
+    /// Takes one call a step further; false when it waits for something.
+    fn step_call(&mut self, slot: &CallSlot) -> bool {
+        if self.flight.tools.contains_key(&slot.id) {
+            return false;
+        }
+        match &slot.state {
+            CallState::Open => match self.vet(slot) {
+                Vetting::Blocked { stage, reason } => self.block(slot, stage, reason),
+                Vetting::Ready { effect, ask } => match (ask, self.durable.settings.permission) {
+                    (Some(reason), PermissionMode::Ask) => self.ask(slot, reason),
+                    (Some(_), PermissionMode::Yolo) | (None, _) => self.enter(slot, effect),
+                },
+            },
+            CallState::Asked { permission_id, reason } => {
+                self.put_question(slot, permission_id.clone(), reason.clone());
+            }
+            CallState::Granted => match self.vet(slot) {
+                Vetting::Blocked { stage, reason } => self.block(slot, stage, reason),
+                Vetting::Ready { effect, .. } => self.enter(slot, effect),
+            },
+            CallState::Denied { reason } => self.block(slot, BlockStage::Approval, reason.clone()),
+            CallState::Started { effect, at } => self.take_up(slot, effect, *at),
+            CallState::Ended { hook_due: true, message } => {
+                let is_error =
+                    matches!(message.llm(), Some(playhouse_protocol::Message::ToolResult { is_error: true, .. }));
+                self.close(slot, is_error);
+            }
+            CallState::Ended { hook_due: false, .. } => return false,
+        }
+        true
+    }
+
+    fn vet(&self, slot: &CallSlot) -> Vetting {
+        self.setup.catalog.vet(&self.durable.session_id, &slot.id, &slot.name, &slot.args)
+    }
+
+    fn block(&mut self, slot: &CallSlot, stage: BlockStage, reason: String) {
+        self.push(EntryBody::ToolBlocked { tool_call_id: slot.id.clone(), stage, reason });
+    }
+
+    fn ask(&mut self, slot: &CallSlot, reason: String) {
+        if self.setup.approver == Approver::Nobody {
+            let reason = format!("`{}` needs permission to {reason}, and there is nobody to ask", slot.name);
+            self.block(slot, BlockStage::Approval, reason);
+            return;
+        }
+        let permission_id: PermissionId = format!("{}/ask", slot.id).into();
+        self.push(EntryBody::PermissionAsked {
+            permission_id: permission_id.clone(),
+            tool_call_id: slot.id.clone(),
+            reason: reason.clone(),
+        });
+        self.put_question(slot, permission_id, reason);
+    }
+
+    fn put_question(&mut self, slot: &CallSlot, permission_id: PermissionId, reason: String) {
+        if self.setup.approver == Approver::Nobody {
+            let reason = "there is nobody to ask any more".to_owned();
+            let decision = PermissionDecision::Deny { reason };
+            self.push(EntryBody::PermissionResolved { permission_id, tool_call_id: slot.id.clone(), decision });
+            return;
+        }
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
+        let timer = Timer::Permission(permission_id.clone());
+        self.act(Effect::Ask {
+            permission_id,
+            tool_call_id: slot.id.clone(),
+            tool_name: slot.name.clone(),
+            args: slot.args.clone(),
+            reason,
+        });
+        self.act(Effect::Arm { timer, after: self.setup.permission_deadline });
+    }
+
+    /// `before_tool_execution`, then the start.
+    fn enter(&mut self, slot: &CallSlot, effect: EffectClass) {
+        if !self.setup.hooks.has(HookPoint::BeforeTool) {
+            self.start(slot, effect);
+            return;
+        }
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect }));
+        let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
+        self.run_tool_hook(&slot.id, call);
+    }
+
+    pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
+        let hook = self.next_hook();
+        self.flight.tool_hooks.insert(hook, id.clone());
+        self.run_hook(hook, call);
+    }
+
+    fn start(&mut self, slot: &CallSlot, effect: EffectClass) {
+        self.push(EntryBody::ToolStarted { tool_call_id: slot.id.clone(), effect: effect.clone() });
+        self.launch(slot, effect, Start::First);
+    }
+
+    fn launch(&mut self, slot: &CallSlot, effect: EffectClass, start: Start) {
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Starting));
+        let (call, name, args) = (slot.id.clone(), slot.name.clone(), slot.args.clone());
+        self.act(match effect {
+            EffectClass::Child { session } => Effect::Spawn { call, name, args, session },
+            effect @ (EffectClass::Read
+            | EffectClass::Idempotent { .. }
+            | EffectClass::Reconcilable { .. }
+            | EffectClass::Once) => Effect::RunTool { call, name, args, effect, start },
+        });
+    }
+
+    /// A call that was started and is not under way: a crash came between. Its class says what that means.
+    fn take_up(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) {
+        match effect {
+            EffectClass::Read
+            | EffectClass::Idempotent { .. }
+            | EffectClass::Reconcilable { .. }
+            | EffectClass::Child { .. } => self.launch(slot, effect.clone(), Start::Again),
+            EffectClass::Once => self.end_call(&slot.id, Err(ToolError::Failed(outcome_unknown(at))), 0),
+        }
+    }
+
+    fn close(&mut self, slot: &CallSlot, is_error: bool) {
+        if !self.setup.hooks.has(HookPoint::AfterTool) {
+            self.push(EntryBody::ToolAnswered { tool_call_id: slot.id.clone() });
+            return;
+        }
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Closing));
+        let call = HookCall::AfterTool { name: slot.name.clone(), call: slot.id.clone(), is_error };
+        self.run_tool_hook(&slot.id, call);
+    }
+
+    pub(super) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
+        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        match &tool.stage {
+            ToolStage::Hooking { effect } => {
+                let effect = effect.clone();
+                self.flight.tools.remove(call);
+                let Some(slot) = self.slot(call).cloned() else { return };
+                match verdict {
+                    Verdict::Stop { reason } => self.block(&slot, BlockStage::Hook, reason),
+                    Verdict::Go | Verdict::Filtered(_) => self.start(&slot, effect),
+                }
+            }
+            ToolStage::Closing => {
+                self.flight.tools.remove(call);
+                self.push(EntryBody::ToolAnswered { tool_call_id: call.clone() });
+            }
+            ToolStage::Running | ToolStage::Stopping => self.update_answered(call, verdict),
+            ToolStage::Asking | ToolStage::Starting => {}
+        }
+    }
+
+    pub(super) fn slot(&self, call: &ToolCallId) -> Option<&CallSlot> {
+        self.durable.run.as_ref().and_then(Run::turn).and_then(|turn| turn.slot(call))
+    }
+
+    pub(super) fn tool_finished(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
+        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        match (&tool.stage, &tool.update) {
+            (ToolStage::Running, Update::None) => self.end_call(call, result, duration_ms),
+            (ToolStage::Running, Update::Before(_) | Update::After) => {
+                tool.next_update = None;
+                tool.finished = Some((result, duration_ms));
+            }
+            (ToolStage::Stopping, _) => {
+                let result = match result {
+                    Err(ToolError::Cancelled) => Err(ToolError::Failed(STOPPED.to_owned())),
+                    result @ (Ok(_) | Err(_)) => result,
+                };
+                self.end_call(call, result, duration_ms);
+            }
+            (ToolStage::Asking | ToolStage::Hooking { .. } | ToolStage::Starting | ToolStage::Closing, _) => {}
+        }
+    }
+
+    pub(super) fn end_call(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
+        self.flight.tools.remove(call);
+        let Some(slot) = self.slot(call) else { return };
+        let summary = self.setup.catalog.summary(&slot.name, &slot.args, &result);
+        let (result, is_error) = match result {
+            Ok(result) => (result, false),
+            Err(error) => (ToolResult::text(error.to_string()), true),
+        };
+        self.push(EntryBody::ToolEnded {
+            tool_call_id: call.clone(),
+            result: Arc::new(result),
+            is_error,
+            duration_ms,
+            summary,
+            hook_follows: self.setup.hooks.has(HookPoint::AfterTool),
+        });
+    }
+
+    /// The running tools died with their executor; what that means is up to their classes.
+    pub(super) fn executor_lost(&mut self) {
+        let lost: Vec<ToolCallId> = self
+            .flight
+            .tools
+            .iter()
+            .filter(|(_, tool)| matches!(tool.stage, ToolStage::Running | ToolStage::Stopping))
+            .map(|(call, _)| call.clone())
+            .collect();
+        for call in lost {
+            let is_child = self.slot(&call).is_some_and(|slot| {
+                matches!(&slot.state, CallState::Started { effect: EffectClass::Child { .. }, .. })
+            });
+            if !is_child {
+                self.flight.tools.remove(&call);
+                self.flight.tool_hooks.retain(|_, waiting| *waiting != call);
+            }
+        }
+    }
+
+    /// An abort: what has not started is answered, what runs is told to stop.
+    fn stop_tools(&mut self, calls: &[CallSlot]) -> ToolsStep {
+        let mut moved = false;
+        for slot in calls {
+            moved |= self.stop_call(slot);
+        }
+        if moved { ToolsStep::Moved } else { ToolsStep::Waiting }
+    }
+
+    fn stop_call(&mut self, slot: &CallSlot) -> bool {
+        match &slot.state {
+            CallState::Open | CallState::Asked { .. } | CallState::Granted | CallState::Denied { .. } => {
+                if let CallState::Asked { permission_id, .. } = &slot.state {
+                    self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
+                }
+                self.flight.tools.remove(&slot.id);
+                let tool_call_id = slot.id.clone();
+                self.push(EntryBody::ToolSkipped { tool_call_id, reason: NOT_STARTED.to_owned() });
+                true
+            }
+            CallState::Started { effect, at } => self.stop_started(slot, effect, *at),
+            CallState::Ended { hook_due: true, .. } => self.step_call(slot),
+            CallState::Ended { hook_due: false, .. } => false,
+        }
+    }
+
+    fn stop_started(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) -> bool {
+        let is_child = matches!(effect, EffectClass::Child { .. });
+        match self.flight.tools.get_mut(&slot.id).map(|tool| &mut tool.stage) {
+            None => {
+                let text = match effect {
+                    EffectClass::Once => outcome_unknown(at),
+                    EffectClass::Read
+                    | EffectClass::Idempotent { .. }
+                    | EffectClass::Reconcilable { .. }
+                    | EffectClass::Child { .. } => STOPPED.to_owned(),
+                };
+                self.end_call(&slot.id, Err(ToolError::Failed(text)), 0);
+                true
+            }
+            Some(ToolStage::Starting) => {
+                self.end_call(&slot.id, Err(ToolError::Failed(NOT_STARTED.to_owned())), 0);
+                true
+            }
+            Some(stage @ ToolStage::Running) => {
+                *stage = ToolStage::Stopping;
+                let id = slot.id.clone();
+                self.out.push(Effect::Cancel(if is_child { Target::Child(id) } else { Target::Tool(id) }));
+                self.out.push(Effect::Arm { timer: Timer::AbortGrace, after: self.setup.abort_grace });
+                self.end_if_finished(&slot.id)
+            }
+            Some(ToolStage::Stopping | ToolStage::Asking | ToolStage::Hooking { .. } | ToolStage::Closing) => false,
+        }
+    }
+
+    /// A tool that was done before it was told to stop, but whose last partial result was still being shown.
+    fn end_if_finished(&mut self, call: &ToolCallId) -> bool {
+        match self.flight.tools.get_mut(call).and_then(|tool| tool.finished.take()) {
+            Some((result, duration_ms)) => {
+                self.end_call(call, result, duration_ms);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn abort_overdue(&mut self) {
+        if !self.durable.run.as_ref().is_some_and(|run| run.aborting) {
+            return;
+        }
+        let mut late: Vec<ToolCallId> = self
+            .flight
+            .tools
+            .iter()
+            .filter(|(_, tool)| tool.stage == ToolStage::Stopping)
+            .map(|(call, _)| call.clone())
+            .collect();
+        late.sort();
+        for call in late {
+            self.end_call(&call, Err(ToolError::Failed(NOT_STOPPED.to_owned())), 0);
+        }
+    }
+}
+
+fn outcome_unknown(at: u64) -> String {
+    let millis = i64::try_from(at).unwrap_or(i64::MAX);
+    let when = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+    format!("started at {when}, outcome unknown; verify before repeating")
+}

@@ -1,0 +1,442 @@
+//! A run from turn to turn. [`Machine::step`] looks at where the run stands and takes it one step further; it is
+//! the same code for a live run and for one that was folded from the journal.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use playhouse_protocol::entry::{InputKind, Placed, QueuedInput};
+use playhouse_protocol::{
+    AgentMessage, Content, ContinuationKind, EntryBody, LlmMessage, LoopConfigSnapshot, LoopId, Message, Outcome,
+    QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
+};
+
+use super::Machine;
+use super::accept::continues_at;
+use super::durable::{Ask, Phase, Run, Wants};
+use super::flight::Gate;
+use super::input::{Effect, FilterVerdict, HookCall, HookPoint, Verdict};
+use super::tools::ToolsStep;
+
+/// What a look into a queue found.
+pub(super) enum Polled {
+    /// Nothing waits, or something was taken.
+    Done,
+    /// Something was rejected: look again.
+    Moved,
+    /// The filters are at work.
+    Waiting,
+}
+
+impl Machine {
+    /// Takes the run one step further; false when it waits for something.
+    pub(super) fn step(&mut self) -> bool {
+        if self.flight.parked.is_some() || self.flight.rotation.is_some() {
+            return false;
+        }
+        match self.durable.run.as_ref().map(|run| &run.phase) {
+            None => self.step_outside(),
+            Some(Phase::Opening) => self.begin_turn(),
+            Some(Phase::Turn(_)) => self.step_turn(),
+            Some(Phase::Between(_)) => self.leave_turn() && self.begin_turn(),
+        }
+    }
+
+    /// No run: close the last one, or begin the one that was asked for.
+    fn step_outside(&mut self) -> bool {
+        if let Some(report) = self.durable.closing.clone() {
+            if self.consult(HookPoint::AfterLoop, |_| HookCall::AfterLoop { report }).is_none() {
+                return false;
+            }
+            self.push(EntryBody::LoopClosed);
+            return true;
+        }
+        let Some(pending) = &self.durable.pending else { return false };
+        if !pending.aborting {
+            match self.consult(HookPoint::BeforeLoop, Self::before_loop) {
+                None => return false,
+                Some(Verdict::Stop { reason }) => {
+                    let outcome = Outcome::Halted { reason: format!("before_loop: {reason}") };
+                    self.end_loop(Some(self.next_loop_id()), outcome, Vec::new(), None);
+                    return true;
+                }
+                Some(Verdict::Go | Verdict::Filtered(_)) => {}
+            }
+        }
+        self.begin_loop();
+        true
+    }
+
+    fn before_loop(&self) -> HookCall {
+        let mut history = self.durable.history.clone();
+        if let Some(Ask::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.ask) {
+            messages.iter().for_each(|message| history.push(message.clone()));
+        }
+        HookCall::BeforeLoop { history, loop_index: self.durable.loop_counters.values().sum() }
+    }
+
+    fn begin_loop(&mut self) {
+        let Some(pending) = self.durable.pending.clone() else { return };
+        let continuation = match &pending.ask {
+            Ask::Prompt(_) => None,
+            Ask::Continue(kind) => Some(kind.clone()),
+        };
+        if let Some(kind) = &continuation {
+            let len = continues_at(&self.durable, kind).unwrap_or(self.durable.history.len());
+            if len < self.durable.history.len() {
+                let to = self.durable.marks.iter().rev().find(|(_, at)| *at <= len).map(|(id, _)| id.clone());
+                self.push(EntryBody::Head { to, messages: len });
+            }
+        }
+        let parent_loop_id = match &continuation {
+            Some(_) => self.durable.last_loop_id.clone(),
+            None => self.durable.spawned_by.as_ref().map(|parent| parent.parent_loop_id.clone()),
+        };
+        let config = Box::new(self.snapshot());
+        let loop_id = Some(self.next_loop_id());
+        let input_id = pending.input_id;
+        self.push_in(loop_id, EntryBody::LoopStarted { parent_loop_id, continuation, input_id, config });
+        self.flight.mark = self.now.mono;
+    }
+
+    /// `{session}.{config}.{n}`.
+    fn next_loop_id(&self) -> LoopId {
+        let config = self.config_segment();
+        let n = self.durable.loop_counters.get(&config).copied().unwrap_or_default() + 1;
+        format!("{}.{config}.{n}", self.durable.session_id).into()
+    }
+
+    fn config_segment(&self) -> String {
+        let settings = &self.durable.settings;
+        if let Some(config_id) = &settings.config_id {
+            return slug(config_id);
+        }
+        let model = &settings.model;
+        let base = format!("{}.{}", slug(&model.provider), slug(&model.id));
+        match settings.thinking_level {
+            ThinkingLevel::Off => base,
+            level @ (ThinkingLevel::Minimal | ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High) => {
+                format!("{base}.{}", level.as_str())
+            }
+        }
+    }
+
+    fn snapshot(&self) -> LoopConfigSnapshot {
+        let settings = &self.durable.settings;
+        LoopConfigSnapshot {
+            model: settings.model.id.clone(),
+            provider: settings.model.provider.clone(),
+            config_id: self.config_segment(),
+            api: settings.model.api,
+            base_url: settings.model.base_url.clone(),
+            context_window: settings.model.context_window,
+            max_tokens: settings.max_tokens.or(settings.model.max_tokens),
+            thinking_level: settings.thinking_level,
+            temperature: settings.temperature,
+        }
+    }
+
+    /// `after_turn`, once per turn; false while it is at work.
+    fn leave_turn(&mut self) -> bool {
+        if !self.flight.after_turn_done {
+            let verdict = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
+                history: machine.durable.history.clone(),
+                usage: machine.durable.run.as_ref().map(|run| run.usage).unwrap_or_default(),
+            });
+            if verdict.is_none() {
+                return false;
+            }
+            self.flight.after_turn_done = true;
+        }
+        true
+    }
+
+    fn begin_turn(&mut self) -> bool {
+        let Some(run) = &self.durable.run else { return false };
+        if run.aborting {
+            self.end_run(Outcome::Aborted);
+            return true;
+        }
+        if self.flight.prompt.is_none() && !run.prompt.is_empty() {
+            return self.filter_prompt();
+        }
+        // Once `before_turn` is asked, what the turn begins with is settled: what comes now waits for the next look.
+        if !self.has_asked(HookPoint::BeforeTurn)
+            && let Some(moved) = self.prepare_turn()
+        {
+            return moved;
+        }
+        let turn_index = self.turn_index();
+        let verdict = self.consult(HookPoint::BeforeTurn, |machine| HookCall::BeforeTurn {
+            history: machine.durable.history.clone(),
+            turn_index,
+        });
+        match verdict {
+            None => false,
+            Some(Verdict::Stop { reason }) => {
+                self.end_run(Outcome::Halted { reason: format!("before_turn: {reason}") });
+                true
+            }
+            Some(Verdict::Go | Verdict::Filtered(_)) => {
+                let triggered_by = self.trigger();
+                let placed = self.take_placed();
+                self.push(EntryBody::TurnStarted { turn_index, triggered_by, placed });
+                self.flight.after_turn_done = false;
+                self.flight.lost = 0;
+                true
+            }
+        }
+    }
+
+    /// Looks at what the last turn asks for, at the queues and at the limits. `None` lets the turn begin; else it is
+    /// as `step`: false when the filters are at work.
+    fn prepare_turn(&mut self) -> Option<bool> {
+        let wants_stop = match self.durable.run.as_ref().map(|run| &run.phase) {
+            Some(Phase::Between(Wants::End(outcome))) => {
+                let outcome = outcome.clone();
+                self.end_run(outcome);
+                return Some(true);
+            }
+            Some(Phase::Between(Wants::Stop)) => true,
+            Some(Phase::Between(Wants::More) | Phase::Opening | Phase::Turn(_)) | None => false,
+        };
+        match self.poll(InputKind::Steer) {
+            Polled::Done => {}
+            Polled::Moved => return Some(true),
+            Polled::Waiting => return Some(false),
+        }
+        if wants_stop && self.flight.taken.is_empty() {
+            match self.poll(InputKind::FollowUp) {
+                Polled::Done => {}
+                Polled::Moved => return Some(true),
+                Polled::Waiting => return Some(false),
+            }
+            if self.flight.taken.is_empty() {
+                self.end_run(Outcome::Stop);
+                return Some(true);
+            }
+        }
+        let limit = self.limit_hit()?;
+        self.end_run(Outcome::Limit { limit });
+        Some(true)
+    }
+
+    fn turn_index(&self) -> u32 {
+        self.durable.run.as_ref().map(|run| run.tracker.turns).unwrap_or_default()
+    }
+
+    fn limit_hit(&self) -> Option<playhouse_protocol::LimitHit> {
+        let run = self.durable.run.as_ref()?;
+        run.tracker.exceeded(&self.durable.settings.limits, self.elapsed())
+    }
+
+    /// The run's running time as of now.
+    fn elapsed(&self) -> Duration {
+        let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
+        journaled + self.now.mono.saturating_sub(self.flight.mark)
+    }
+
+    fn trigger(&self) -> TurnTrigger {
+        let Some(Run { phase: Phase::Opening, continuation, .. }) = &self.durable.run else {
+            return TurnTrigger::Continuation;
+        };
+        match continuation {
+            Some(ContinuationKind::Branch { .. }) => TurnTrigger::Branch,
+            Some(
+                ContinuationKind::Initial
+                | ContinuationKind::Default
+                | ContinuationKind::Rerun { .. }
+                | ContinuationKind::Compaction,
+            ) => TurnTrigger::Continuation,
+            None if self.durable.spawned_by.is_some() => TurnTrigger::SubAgent,
+            None => TurnTrigger::User,
+        }
+    }
+
+    /// The inputs that enter the conversation now, the prompt first.
+    fn take_placed(&mut self) -> Vec<Placed> {
+        let mut placed = Vec::new();
+        if let Some(run) = &self.durable.run
+            && !run.prompt.is_empty()
+        {
+            let messages = self.flight.prompt.take().unwrap_or_else(|| run.prompt.clone());
+            placed.push(Placed { input_id: run.input_id.clone(), messages });
+        }
+        placed.append(&mut self.flight.taken);
+        placed
+    }
+
+    fn filter_prompt(&mut self) -> bool {
+        let Some(run) = &self.durable.run else { return false };
+        let messages = run.prompt.clone();
+        let inputs = vec![messages.clone()];
+        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else { return false };
+        match filter_verdicts(verdict, 1).into_iter().next() {
+            Some(FilterVerdict::Reject(reason)) => self.end_run(Outcome::Rejected { reason }),
+            Some(FilterVerdict::Warn(warning)) => self.flight.prompt = Some(with_warning(&messages, &warning)),
+            Some(FilterVerdict::Pass) | None => self.flight.prompt = Some(messages),
+        }
+        true
+    }
+
+    /// Looks into a queue and takes what its mode allows, through the filters.
+    pub(super) fn poll(&mut self, kind: InputKind) -> Polled {
+        if !self.flight.taken.is_empty() {
+            return Polled::Done;
+        }
+        let settings = &self.durable.settings;
+        let (queue, mode) = match kind {
+            InputKind::Prompt => return Polled::Done,
+            InputKind::Steer => (&self.durable.steering, settings.steering_mode),
+            InputKind::FollowUp => (&self.durable.follow_ups, settings.follow_up_mode),
+        };
+        let mut waiting = std::mem::take(&mut self.flight.filtering);
+        if waiting.is_empty() {
+            waiting = front(queue, mode);
+        }
+        if waiting.is_empty() {
+            return Polled::Done;
+        }
+        let inputs: Vec<_> = waiting.iter().map(|input| input.messages.clone()).collect();
+        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
+            self.flight.filtering = waiting;
+            return Polled::Waiting;
+        };
+        let mut rejected = false;
+        for (input, verdict) in waiting.iter().zip(filter_verdicts(verdict, waiting.len())) {
+            let input_id = input.input_id.clone();
+            match verdict {
+                FilterVerdict::Pass => self.flight.taken.push(Placed { input_id, messages: input.messages.clone() }),
+                FilterVerdict::Warn(warning) => {
+                    self.flight.taken.push(Placed { input_id, messages: with_warning(&input.messages, &warning) });
+                }
+                FilterVerdict::Reject(reason) => {
+                    rejected = true;
+                    self.push(EntryBody::InputRejected { input_id, reason });
+                }
+            }
+        }
+        if rejected { Polled::Moved } else { Polled::Done }
+    }
+
+    fn step_turn(&mut self) -> bool {
+        let Some(run) = &self.durable.run else { return false };
+        let Some(turn) = run.turn() else { return false };
+        let Some(response) = turn.response.clone() else {
+            if run.aborting {
+                self.abort_call();
+                return true;
+            }
+            if self.flight.call.is_some() {
+                return false;
+            }
+            self.request();
+            return true;
+        };
+        let aborting = run.aborting;
+        if let Some(Message::Assistant { stop_reason: StopReason::Error, error_message, .. }) = response.llm()
+            && !aborting
+        {
+            let message = error_message.clone().unwrap_or_default();
+            if self.consult(HookPoint::OnError, |_| HookCall::OnError { message }).is_none() {
+                return false;
+            }
+        }
+        match self.step_tools() {
+            ToolsStep::Moved => true,
+            ToolsStep::Waiting => false,
+            ToolsStep::Done => {
+                self.end_turn(&response);
+                true
+            }
+        }
+    }
+
+    fn end_turn(&mut self, response: &AgentMessage) {
+        let usage = match response.llm() {
+            Some(Message::Assistant { usage, .. }) => *usage,
+            Some(Message::User { .. } | Message::ToolResult { .. }) | None => Usage::default(),
+        };
+        let turn_index = self.turn_index();
+        let elapsed = self.elapsed();
+        self.push(EntryBody::TurnEnded { turn_index, usage, elapsed });
+        self.flight.mark = self.now.mono;
+        self.flight.tools.clear();
+    }
+
+    fn end_run(&mut self, outcome: Outcome) {
+        let (placed, note) = match &outcome {
+            // A rejected prompt does not enter the conversation; what was taken beside it still waits in its queue.
+            Outcome::Rejected { .. } => (Vec::new(), None),
+            Outcome::Limit { limit } => {
+                let text = format!("[Agent stopped: {limit}]");
+                (self.take_placed(), Some(Arc::new(AgentMessage::user(text, self.now.wall))))
+            }
+            Outcome::Stop | Outcome::Length | Outcome::Error { .. } | Outcome::Aborted | Outcome::Halted { .. } => {
+                (self.take_placed(), None)
+            }
+        };
+        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        self.end_loop(loop_id, outcome, placed, note);
+    }
+
+    fn end_loop(
+        &mut self,
+        loop_id: Option<LoopId>,
+        outcome: Outcome,
+        placed: Vec<Placed>,
+        note: Option<Arc<AgentMessage>>,
+    ) {
+        let hook_follows = self.setup.hooks.has(HookPoint::AfterLoop);
+        self.push_in(loop_id, EntryBody::LoopEnded { outcome, placed, note, hook_follows });
+        if let Some(report) = self.durable.ended.back().cloned() {
+            self.act(Effect::Finish(report));
+        }
+        self.flight.gate = Gate::Open;
+        self.flight.prompt = None;
+        self.flight.filtering.clear();
+        self.flight.taken.clear();
+        self.flight.tools.clear();
+        self.flight.after_turn_done = false;
+    }
+}
+
+fn front(queue: &VecDeque<QueuedInput>, mode: QueueMode) -> Vec<QueuedInput> {
+    let many = match mode {
+        QueueMode::OneAtATime => 1,
+        QueueMode::All => queue.len(),
+    };
+    queue.iter().take(many).cloned().collect()
+}
+
+/// One verdict per input. A filter that failed or did not answer rejects: it fails closed.
+fn filter_verdicts(verdict: Verdict, inputs: usize) -> Vec<FilterVerdict> {
+    match verdict {
+        Verdict::Go => vec![FilterVerdict::Pass; inputs],
+        Verdict::Stop { reason } => vec![FilterVerdict::Reject(reason); inputs],
+        Verdict::Filtered(mut verdicts) => {
+            verdicts.resize(inputs, FilterVerdict::Reject("the filter gave no verdict".to_owned()));
+            verdicts
+        }
+    }
+}
+
+/// `messages` with the warning appended to the last user message.
+fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
+    let mut messages = messages.to_vec();
+    let last = messages.iter_mut().rev().find(|message| matches!(message.llm(), Some(Message::User { .. })));
+    if let Some(last) = last
+        && let AgentMessage::Llm(LlmMessage { message: Message::User { content, timestamp }, turn_id }) = last.as_ref()
+    {
+        let mut content = content.clone();
+        content.push(Content::text(warning));
+        let message = Message::User { content, timestamp: *timestamp };
+        *last = Arc::new(AgentMessage::Llm(LlmMessage { message, turn_id: turn_id.clone() }));
+    }
+    messages
+}
+
+/// Lower-case letters, digits and dashes, for a loop id.
+fn slug(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+}

@@ -1,0 +1,121 @@
+//! Children that come and go under a supervisor which may itself be restarted.
+//!
+//! A [`Supervisor`] that crashes comes back with the children it was made with. The roster keeps the specs of those
+//! that were added later and hands all of them to each new incarnation, so that a supervisor's crash costs its children
+//! a restart, not their existence.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use playhouse_supervision::{
+    ChildSpec, Directory, Ending, NoticeFn, Restart, RestartBudget, Shutdown, Supervisor, SupervisorArgs,
+    SupervisorError, SupervisorMsg, Tree, start_fn,
+};
+use ractor::Actor;
+
+/// A supervisor by its id, and the children it has.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    id: Arc<str>,
+    supervisors: Directory<SupervisorMsg>,
+    specs: Arc<DashMap<String, ChildSpec>>,
+}
+
+impl Roster {
+    /// The roster of the supervisor with this id, to be started with [`Roster::spec`].
+    pub fn new(id: &str, supervisors: Directory<SupervisorMsg>) -> Self {
+        supervisors.expect(id);
+        Self { id: id.into(), supervisors, specs: Arc::default() }
+    }
+
+    /// The supervisor as a child of another.
+    pub fn spec(&self, tree: Tree, notice: Option<NoticeFn>, shutdown: Shutdown) -> ChildSpec {
+        let roster = self.clone();
+        ChildSpec {
+            id: self.id.to_string(),
+            kind: "supervisor",
+            restart: Restart::Permanent,
+            budget: RestartBudget::default(),
+            shutdown,
+            start: start_fn(move |above| {
+                let roster = roster.clone();
+                let mut args = SupervisorArgs::new(roster.id.to_string(), tree.clone());
+                args.notice = notice.clone();
+                args.ending = Ending::Together;
+                args.children = roster.specs.iter().map(|spec| spec.value().clone()).collect();
+                async move {
+                    let started = Actor::spawn_linked(None, Supervisor, args, above).await;
+                    let (actor, _) = started.map_err(|error| error.to_string())?;
+                    roster.supervisors.publish(roster.id.clone(), actor.clone());
+                    Ok(actor.get_cell())
+                }
+            }),
+        }
+    }
+
+    /// Starts a child; it stays on the roster until [`Roster::remove`].
+    pub async fn add(&self, spec: ChildSpec) -> Result<(), SupervisorError> {
+        let id = spec.id.clone();
+        self.specs.insert(id.clone(), spec.clone());
+        let mut not = None;
+        loop {
+            let Ok(supervisor) = self.supervisors.live(&self.id, not).await else {
+                self.specs.remove(&id);
+                return Err(SupervisorError::Unknown { id: self.id.to_string() });
+            };
+            match Supervisor::start(&supervisor, spec.clone()).await {
+                // A supervisor that was restarted in between has read the roster.
+                Ok(_) | Err(SupervisorError::AlreadyThere { .. }) => return Ok(()),
+                Err(_) if !is_alive(&supervisor) => not = Some(supervisor.get_id()),
+                Err(error) => {
+                    self.specs.remove(&id);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Ends a child for good.
+    pub async fn remove(&self, id: &str) {
+        self.specs.remove(id);
+        let mut not = None;
+        while let Ok(supervisor) = self.supervisors.live(&self.id, not).await {
+            match Supervisor::stop(&supervisor, id).await {
+                Err(_) if !is_alive(&supervisor) => not = Some(supervisor.get_id()),
+                Ok(()) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Starts a parked child again.
+    pub async fn resume(&self, id: &str) -> Result<(), SupervisorError> {
+        let supervisor = self.supervisors.live(&self.id, None).await;
+        let supervisor = supervisor.map_err(|_| SupervisorError::Unknown { id: self.id.to_string() })?;
+        Supervisor::resume(&supervisor, id).await.map(|_| ())
+    }
+
+    /// Forgets a child that ended by itself.
+    pub fn forget(&self, id: &str) {
+        self.specs.remove(id);
+    }
+
+    /// Whether a child is on the roster.
+    pub fn has(&self, id: &str) -> bool {
+        self.specs.contains_key(id)
+    }
+
+    /// How many children are on the roster.
+    pub fn len(&self) -> usize {
+        self.specs.len()
+    }
+
+    /// Whether the roster is empty.
+    pub fn is_empty(&self) -> bool {
+        self.specs.is_empty()
+    }
+}
+
+fn is_alive(supervisor: &ractor::ActorRef<SupervisorMsg>) -> bool {
+    use ractor::ActorStatus as Status;
+    !matches!(supervisor.get_status(), Status::Stopping | Status::Stopped)
+}

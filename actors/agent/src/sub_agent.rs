@@ -1,0 +1,184 @@
+//! A sub-agent as a tool of its parent: a task in, the final text out.
+//!
+//! The child is an agent like any other: its own session, its own journal, linked to its parent. Its session id is
+//! derived from the parent's session and the call, so that after a crash the parent finds it again and it goes on from
+//! its own journal.
+
+use std::fmt;
+use std::sync::Arc;
+
+use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings, SpawnRef};
+use playhouse_protocol::{
+    ExecutionLimits, ModelConfig, Outcome, SessionId, ToolCallId, ToolContext, ToolError, ToolResult,
+};
+use playhouse_tools::Tool;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::definition::Definition;
+use crate::machine::RunReport;
+
+/// A tool that hands a task to an agent of its own.
+#[derive(Clone)]
+pub struct SubAgentTool {
+    name: String,
+    description: String,
+    system_prompt: String,
+    model: Option<ModelConfig>,
+    limits: ExecutionLimits,
+    definition: Arc<Definition>,
+}
+
+impl SubAgentTool {
+    /// A sub-agent under this tool name. It uses its parent's model unless it is given one.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: "Hands a task to a helper agent that works on its own and returns its final answer."
+                .to_owned(),
+            system_prompt: String::new(),
+            model: None,
+            limits: ExecutionLimits::default(),
+            definition: Arc::new(Definition::default()),
+        }
+    }
+
+    /// When the parent should use it.
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// The child's system prompt.
+    pub fn with_system_prompt(mut self, system_prompt: impl Into<String>) -> Self {
+        self.system_prompt = system_prompt.into();
+        self
+    }
+
+    /// The child's model.
+    pub fn with_model(mut self, model: ModelConfig) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// The child's limits.
+    pub fn with_limits(mut self, limits: ExecutionLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The child's tools, hooks and provider.
+    pub fn with_definition(mut self, definition: Definition) -> Self {
+        self.definition = Arc::new(definition);
+        self
+    }
+
+    /// Its name in tool calls.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn definition(&self) -> &Arc<Definition> {
+        &self.definition
+    }
+
+    pub(crate) fn model(&self) -> Option<&ModelConfig> {
+        self.model.as_ref()
+    }
+
+    /// The face it shows to the model.
+    pub fn as_tool(&self) -> Arc<dyn Tool> {
+        Arc::new(Face { name: self.name.clone(), description: self.description.clone() })
+    }
+
+    /// The first entry of the child's journal. What the parent may not do, the child may not either.
+    pub(crate) fn opened(&self, parent: &Settings, session: SessionId, spawned_by: SpawnRef) -> Opened {
+        let settings = Settings {
+            kind: format!("{}/{}", parent.kind, self.name),
+            model: self.model.clone().unwrap_or_else(|| parent.model.clone()),
+            system_prompt: self.system_prompt.clone(),
+            tools: self.definition.tool_names(),
+            limits: self.limits,
+            config_id: Some("sub".to_owned()),
+            ..parent.clone()
+        };
+        Opened {
+            version: FORMAT_VERSION,
+            agent_id: session.as_str().into(),
+            session_id: session,
+            settings,
+            spawned_by: Some(spawned_by),
+            continues: None,
+            messages: Vec::new(),
+            queued: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for SubAgentTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubAgentTool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The task in a call's arguments.
+pub(crate) fn task(args: &Value) -> String {
+    args.get("task").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The session of the child that `call` of `parent` asks for: always the same.
+pub fn child_session(parent: &SessionId, call: &ToolCallId) -> SessionId {
+    let name = format!("{parent}/{call}");
+    let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple().to_string();
+    // Hex digits always make a session id; the parent's own id is there to satisfy the type.
+    SessionId::new(id).unwrap_or_else(|_| parent.clone())
+}
+
+/// What a child's run is to its parent.
+pub(crate) fn result_of(report: &RunReport) -> Result<ToolResult, ToolError> {
+    let mut result = ToolResult::text(report.text());
+    result.child_loop_id = Some(report.loop_id.clone());
+    match &report.outcome {
+        Outcome::Stop | Outcome::Length => Ok(result),
+        Outcome::Limit { limit } => {
+            result.details = json!({ "stopped": limit.to_string() });
+            Ok(result)
+        }
+        Outcome::Aborted => Err(ToolError::Cancelled),
+        Outcome::Error { message } => Err(ToolError::Failed(format!("the sub-agent failed: {message}"))),
+        Outcome::Rejected { reason } | Outcome::Halted { reason } => {
+            Err(ToolError::Failed(format!("the sub-agent was stopped: {reason}")))
+        }
+    }
+}
+
+struct Face {
+    name: String,
+    description: String,
+}
+
+#[async_trait::async_trait]
+impl Tool for Face {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn parameters_schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"task": {"type": "string", "minLength": 1, "description": "What the helper is to do, with everything it needs to know."}},
+            "required": ["task"],
+            "additionalProperties": false,
+        })
+    }
+
+    async fn execute(&self, _: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
+        // The agent spawns the child itself; an executor never sees this tool.
+        Err(ToolError::Failed("a sub-agent is run by its parent".to_owned()))
+    }
+}

@@ -1,0 +1,403 @@
+//! What must hold, whatever happens.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use playhouse_agent::machine::durable::Durable;
+use playhouse_agent::machine::{Effect, Input, events};
+use playhouse_protocol::entry::{InputKind, Opened};
+use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::{
+    AgentEvent, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome, Seq, SessionId,
+    ToolCallId,
+};
+
+pub struct Checks {
+    pub opened: Opened,
+    /// The fold of each journal as far as it is written.
+    folds: HashMap<SessionId, Durable>,
+    /// The events of each journal as far as it is written.
+    derived: HashMap<EventKey, AgentEvent>,
+    order: HashMap<SessionId, Order>,
+    acked: HashSet<InputId>,
+    ran_once: HashSet<(SessionId, ToolCallId)>,
+    last_event: Option<(SessionId, EventId)>,
+    open_message: Option<MessageId>,
+}
+
+type EventKey = (SessionId, EventId);
+
+impl Checks {
+    pub fn new(opened: &Opened) -> Self {
+        Self {
+            opened: opened.clone(),
+            folds: HashMap::new(),
+            derived: HashMap::new(),
+            order: HashMap::new(),
+            acked: HashSet::new(),
+            ran_once: HashSet::new(),
+            last_event: None,
+            open_message: None,
+        }
+    }
+
+    /// An entry reached the journal: this prefix must be a state to go on from.
+    pub fn written(&mut self, session: &SessionId, seq: Seq, entry: &Arc<Entry>) {
+        let fold = self.folds.entry(session.clone()).or_insert_with(|| match &entry.body {
+            EntryBody::Opened(opened) => Durable::new(opened),
+            other => panic!("a journal begins with {other:?}"),
+        });
+        if !matches!(entry.body, EntryBody::Opened(_)) {
+            assert_eq!(fold.tail, entry.parent, "the chain of parents is broken at {}", entry.id);
+        }
+        let order = self.order.entry(session.clone()).or_default();
+        for (k, event) in events::derive(fold, entry).into_iter().enumerate() {
+            order.event(&event);
+            self.derived.insert((session.clone(), EventId { seq, k: k as u32 }), event);
+        }
+        fold.apply(entry);
+        let transcript = fold.transcript();
+        if transcript.sendable().next().is_some() {
+            transcript::validate(transcript.sendable(), Ending::Any)
+                .unwrap_or_else(|error| panic!("after {}: {error}\n{transcript:#?}", entry.id));
+        }
+    }
+
+    /// The live state is the fold of the journal and what is on its way there.
+    pub fn live<'a>(&self, durable: &Durable, pending: impl Iterator<Item = &'a Arc<Entry>>) {
+        let mut expected = match self.folds.get(&durable.session_id) {
+            Some(fold) => fold.clone(),
+            None => Durable::new(&self.opened),
+        };
+        for entry in pending {
+            expected.apply(entry);
+        }
+        if expected.journaled || durable.journaled {
+            assert_eq!(&expected, durable);
+        }
+    }
+
+    pub fn effect(
+        &mut self,
+        session: &SessionId,
+        effect: &Effect,
+        journals: &HashMap<SessionId, Vec<(Seq, Arc<Entry>)>>,
+    ) {
+        let holds = |test: &dyn Fn(&EntryBody) -> bool| journals.values().flatten().any(|(_, entry)| test(&entry.body));
+        match effect {
+            Effect::Call { call, config } => {
+                assert!(holds(&|body| matches!(body, EntryBody::Requested { call_id, .. } if call_id == call)));
+                assert!(
+                    !holds(
+                        &|body| matches!(body, EntryBody::Responded { call_id, .. } if same_turn(call_id.as_str(), call.as_str()))
+                    ),
+                    "{call} was answered before"
+                );
+                transcript::validate(config.messages.sendable(), Ending::Open).unwrap();
+            }
+            Effect::RunTool { call, effect, .. } => {
+                assert!(is_started(&holds, call), "{call} runs without its intent");
+                if *effect == EffectClass::Once {
+                    let run = (session.clone(), call.clone());
+                    assert!(self.ran_once.insert(run), "{call} ran twice");
+                }
+            }
+            Effect::Spawn { call, .. } => assert!(is_started(&holds, call)),
+            Effect::Ack { input_id } => {
+                self.acked.insert(input_id.clone());
+            }
+            Effect::Emit(event) => {
+                let at = (event.session_id.clone(), event.id);
+                if let Some((session, last)) = &self.last_event
+                    && *session == event.session_id
+                {
+                    assert!(event.id > *last, "event {} after {last}", event.id);
+                }
+                self.last_event = Some(at.clone());
+                self.message_order(&event.event);
+                match self.derived.get(&at) {
+                    Some(expected) => assert_eq!(&event.event, expected),
+                    None => assert!(is_fleeting(&event.event), "{at:?} is in no journal: {:?}", event.event),
+                }
+            }
+            Effect::Finish(report) => {
+                let ended = |body: &EntryBody| matches!(body, EntryBody::LoopEnded { .. });
+                let entry = journals
+                    .values()
+                    .flatten()
+                    .find(|(_, e)| e.loop_id.as_ref() == Some(&report.loop_id) && ended(&e.body));
+                assert!(entry.is_some(), "{} is finished before its end is durable", report.loop_id);
+            }
+            Effect::Append { .. }
+            | Effect::Hook { .. }
+            | Effect::Ask { .. }
+            | Effect::Cancel(_)
+            | Effect::Refuse { .. }
+            | Effect::Arm { .. }
+            | Effect::Disarm(_)
+            | Effect::Rotated { .. }
+            | Effect::Park { .. } => {}
+        }
+    }
+
+    /// A model's message is shown, then filled, then closed.
+    fn message_order(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::MessageStart { message_id, message } if is_assistant(message.llm()) => {
+                assert_eq!(self.open_message.replace(message_id.clone()), None);
+            }
+            AgentEvent::MessageUpdate { message_id, .. } => assert_eq!(self.open_message.as_ref(), Some(message_id)),
+            AgentEvent::MessageEnd { message_id, message } if is_assistant(message.llm()) => {
+                assert_eq!(self.open_message.take().as_ref(), Some(message_id));
+            }
+            AgentEvent::AgentRestarted { .. } => self.open_message = None,
+            AgentEvent::TurnEnd { .. } | AgentEvent::AgentEnd { .. } => assert_eq!(self.open_message, None),
+            _ => {}
+        }
+    }
+
+    pub fn restarted(&mut self) {
+        self.open_message = None;
+    }
+
+    pub fn finish(&self, journals: &HashMap<SessionId, Vec<(Seq, Arc<Entry>)>>, session: &SessionId, last: &Durable) {
+        let all: Vec<&Entry> = journals.values().flatten().map(|(_, entry)| entry.as_ref()).collect();
+        for journal in journals.values() {
+            let entries: Vec<&Entry> = journal.iter().map(|(_, entry)| entry.as_ref()).collect();
+            self.every_call_has_one_result(&entries);
+        }
+        self.every_prompt_ends(&all);
+        for input in &self.acked {
+            self.is_somewhere(input, &all, last);
+        }
+        for order in self.order.values() {
+            order.finish();
+        }
+        if let Some(journal) = journals.get(session) {
+            let mut fold = None;
+            for (_, entry) in journal {
+                let fold = fold.get_or_insert_with(|| match &entry.body {
+                    EntryBody::Opened(opened) => Durable::new(opened),
+                    other => panic!("a journal begins with {other:?}"),
+                });
+                fold.apply(entry);
+            }
+            assert_eq!(fold.as_ref(), Some(last));
+        }
+    }
+
+    fn every_call_has_one_result(&self, all: &[&Entry]) {
+        let mut results: HashMap<&ToolCallId, usize> = HashMap::new();
+        for entry in all {
+            match &entry.body {
+                EntryBody::ToolEnded { tool_call_id, .. }
+                | EntryBody::ToolBlocked { tool_call_id, .. }
+                | EntryBody::ToolSkipped { tool_call_id, .. } => *results.entry(tool_call_id).or_default() += 1,
+                _ => {}
+            }
+        }
+        for entry in all {
+            if let EntryBody::Responded { message, .. } = &entry.body {
+                for (id, ..) in message.llm().unwrap().tool_calls() {
+                    assert_eq!(results.remove(id), Some(1), "results of {id}");
+                }
+            }
+        }
+        assert!(results.is_empty(), "results without a call: {results:?}");
+    }
+
+    fn every_prompt_ends(&self, all: &[&Entry]) {
+        let started = |id: &InputId| {
+            all.iter().filter(|e| matches!(&e.body, EntryBody::LoopStarted { input_id, .. } if input_id == id)).count()
+        };
+        let ends = all.iter().filter(|entry| matches!(entry.body, EntryBody::LoopEnded { .. })).count();
+        let mut asked = 0;
+        for entry in all {
+            let id = match &entry.body {
+                EntryBody::Input(input) if input.kind == InputKind::Prompt => &input.input_id,
+                EntryBody::ContinueAsked { input_id, .. } => input_id,
+                _ => continue,
+            };
+            asked += 1;
+            assert!(started(id) <= 1, "{id} started twice");
+        }
+        assert_eq!(asked, ends, "runs asked for and ended");
+    }
+
+    /// An acknowledged input is in the journal, and entered the conversation once, or was rejected, or still waits.
+    fn is_somewhere(&self, id: &InputId, all: &[&Entry], last: &Durable) {
+        let mut kind = None;
+        let mut fates = 0;
+        for entry in all {
+            match &entry.body {
+                EntryBody::Input(input) if input.input_id == *id => kind = Some(input.kind),
+                EntryBody::TurnStarted { placed, .. } | EntryBody::LoopEnded { placed, .. } => {
+                    fates += placed.iter().filter(|placed| placed.input_id == *id).count();
+                }
+                EntryBody::InputRejected { input_id, .. } if input_id == id => fates += 1,
+                _ => {}
+            }
+        }
+        let Some(kind) = kind else { return };
+        match kind {
+            InputKind::Prompt => {
+                let refused = all.iter().any(|entry| {
+                    matches!(
+                        &entry.body,
+                        EntryBody::LoopEnded { outcome: Outcome::Rejected { .. } | Outcome::Halted { .. }, .. }
+                    )
+                });
+                assert!(fates == 1 || (fates == 0 && refused), "prompt {id} has {fates} fates");
+            }
+            InputKind::Steer | InputKind::FollowUp => {
+                let waits = last.steering.iter().chain(&last.follow_ups).any(|input| input.input_id == *id);
+                let reset = all.iter().any(|entry| matches!(entry.body, EntryBody::Reset));
+                let fates = fates + usize::from(waits);
+                assert!(fates == 1 || (fates == 0 && reset), "{kind:?} {id} has {fates} fates");
+            }
+        }
+    }
+}
+
+/// The order of the events that a journal stands for.
+#[derive(Default)]
+struct Order {
+    in_run: bool,
+    in_turn: bool,
+    tools: HashMap<ToolCallId, Tool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tool {
+    Started,
+    Ended,
+    Answered,
+}
+
+impl Order {
+    fn event(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::AgentStart { .. } => {
+                assert!(!self.in_run);
+                self.in_run = true;
+            }
+            AgentEvent::AgentEnd { outcome, .. } => {
+                assert!(!self.in_turn);
+                assert!(self.in_run || matches!(outcome, Outcome::Halted { .. }), "{outcome:?} without a start");
+                self.in_run = false;
+            }
+            AgentEvent::TurnStart { .. } => {
+                assert!(self.in_run && !self.in_turn);
+                self.in_turn = true;
+                self.tools.clear();
+            }
+            AgentEvent::TurnEnd { message, tool_results, .. } => {
+                assert!(self.in_turn);
+                self.in_turn = false;
+                let asked: Vec<_> = message.llm().unwrap().tool_calls().map(|(id, ..)| id.clone()).collect();
+                let answered: Vec<_> = tool_results.iter().map(|m| answers(m.llm().unwrap()).clone()).collect();
+                assert_eq!(asked, answered);
+                for id in asked {
+                    assert_eq!(self.tools.get(&id), Some(&Tool::Answered), "{id}");
+                }
+            }
+            AgentEvent::ToolExecutionStart { tool_call_id, .. } => {
+                assert!(self.in_turn);
+                assert_eq!(self.tools.insert(tool_call_id.clone(), Tool::Started), None);
+            }
+            AgentEvent::ToolExecutionEnd { tool_call_id, .. } => {
+                assert_eq!(self.tools.insert(tool_call_id.clone(), Tool::Ended), Some(Tool::Started));
+            }
+            AgentEvent::ToolBlocked { tool_call_id, .. } => {
+                assert_eq!(self.tools.insert(tool_call_id.clone(), Tool::Ended), None);
+            }
+            AgentEvent::MessageStart { message, .. } => {
+                if let Some(message @ Message::ToolResult { .. }) = message.llm() {
+                    assert_eq!(self.tools.get(answers(message)), Some(&Tool::Ended));
+                }
+            }
+            AgentEvent::MessageEnd { message, .. } => match message.llm() {
+                Some(message @ Message::ToolResult { .. }) => {
+                    let before = self.tools.insert(answers(message).clone(), Tool::Answered);
+                    assert_eq!(before, Some(Tool::Ended));
+                }
+                Some(Message::Assistant { .. }) => assert!(self.in_turn),
+                Some(Message::User { .. }) | None => assert!(self.in_run),
+            },
+            AgentEvent::ModelRequestStart { .. }
+            | AgentEvent::ProviderRetry { .. }
+            | AgentEvent::SubAgentStart { .. }
+            | AgentEvent::SubAgentEnd { .. }
+            | AgentEvent::PermissionRequired { .. }
+            | AgentEvent::PermissionResolved { .. } => assert!(self.in_turn),
+            AgentEvent::InputRejected { .. } => assert!(self.in_run),
+            AgentEvent::AgentRestarted { .. } => {}
+            fleeting => panic!("in no journal: {fleeting:?}"),
+        }
+    }
+
+    fn finish(&self) {
+        assert!(!self.in_run && !self.in_turn, "something is left open");
+    }
+}
+
+fn answers(message: &Message) -> &ToolCallId {
+    match message {
+        Message::ToolResult { tool_call_id, .. } => tool_call_id,
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+fn is_assistant(message: Option<&Message>) -> bool {
+    matches!(message, Some(Message::Assistant { .. }))
+}
+
+fn is_fleeting(event: &AgentEvent) -> bool {
+    match event {
+        AgentEvent::MessageStart { message, .. } => is_assistant(message.llm()),
+        AgentEvent::MessageUpdate { .. }
+        | AgentEvent::ToolExecutionUpdate { .. }
+        | AgentEvent::ProgressMessage { .. } => true,
+        _ => false,
+    }
+}
+
+fn is_started(holds: &dyn Fn(&dyn Fn(&EntryBody) -> bool) -> bool, call: &ToolCallId) -> bool {
+    holds(&|body| matches!(body, EntryBody::ToolStarted { tool_call_id, .. } if tool_call_id == call))
+}
+
+/// Whether two call ids are of one turn: they differ in the attempt only.
+fn same_turn(a: &str, b: &str) -> bool {
+    a.rsplit_once('/').map(|(turn, _)| turn) == b.rsplit_once('/').map(|(turn, _)| turn)
+}
+
+/// An input's name.
+pub fn variant(input: &Input) -> &'static str {
+    match input {
+        Input::Prompt { .. } => "Prompt",
+        Input::Steer { .. } => "Steer",
+        Input::FollowUp { .. } => "FollowUp",
+        Input::Continue { .. } => "Continue",
+        Input::Abort { .. } => "Abort",
+        Input::Reset { .. } => "Reset",
+        Input::Restore { .. } => "Restore",
+        Input::Configure { .. } => "Configure",
+        Input::Rotate { .. } => "Rotate",
+        Input::Approved { .. } => "Approved",
+        Input::Delta { .. } => "Delta",
+        Input::Retrying { .. } => "Retrying",
+        Input::Responded { .. } => "Responded",
+        Input::CallFailed { .. } => "CallFailed",
+        Input::HookDone { .. } => "HookDone",
+        Input::ToolUpdated { .. } => "ToolUpdated",
+        Input::ToolProgress { .. } => "ToolProgress",
+        Input::ToolFinished { .. } => "ToolFinished",
+        Input::ChildEnded { .. } => "ChildEnded",
+        Input::Committed { .. } => "Committed",
+        Input::CommitFailed { .. } => "CommitFailed",
+        Input::WriterLost => "WriterLost",
+        Input::ConnectionLost { .. } => "ConnectionLost",
+        Input::ExecutorLost { .. } => "ExecutorLost",
+        Input::Timer { .. } => "Timer",
+    }
+}

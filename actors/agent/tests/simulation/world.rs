@@ -1,0 +1,616 @@
+//! The world around one machine, played by a seed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use playhouse_agent::machine::durable::Durable;
+use playhouse_agent::machine::{
+    Approver, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine, Now,
+    Setup, Target, Timer, Verdict, Vetting,
+};
+use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::{
+    AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry, ExecutionLimits, InputId,
+    Message, ModelConfig, PermissionDecision, PermissionId, PermissionMode, ProviderError, QueueMode, Seq, SessionId,
+    StopReason, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+};
+use serde_json::{Value, json};
+
+use crate::checks::{Checks, variant};
+
+pub struct World {
+    pub rng: Rng,
+    pub inputs: usize,
+    pub delivered: BTreeSet<&'static str>,
+    pub checks: Checks,
+    setup: Setup,
+    pub session: SessionId,
+    pub journals: HashMap<SessionId, Vec<(Seq, Arc<Entry>)>>,
+    /// Batches at the writer, not yet durable.
+    queued: VecDeque<(SessionId, Batch)>,
+    calls: BTreeMap<CallId, u32>,
+    hooks: BTreeMap<HookId, HookCall>,
+    tools: BTreeMap<ToolCallId, Kind>,
+    asks: BTreeSet<PermissionId>,
+    timers: Vec<Timer>,
+    clock: u64,
+    next_input: u64,
+    next_call: u64,
+    old: Vec<Input>,
+    draining: bool,
+    /// Whether every input and effect is printed: when one seed is played alone.
+    talk: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tool,
+    Child,
+}
+
+/// Tools whose names say what they are.
+struct Props;
+
+impl Catalog for Props {
+    fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::new([])
+    }
+
+    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+        if args.is_string() {
+            return Vetting::Blocked { stage: BlockStage::Schema, reason: "not JSON".into() };
+        }
+        let ready = |effect| Vetting::Ready { effect, ask: None };
+        match name {
+            "read" => ready(EffectClass::Read),
+            "same" => ready(EffectClass::Idempotent { key: call.to_string() }),
+            "probe" => ready(EffectClass::Reconcilable { probe: call.to_string() }),
+            "once" => ready(EffectClass::Once),
+            "child" => {
+                let child = format!("{session}-{}", call.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+                ready(EffectClass::Child { session: SessionId::new(child).unwrap() })
+            }
+            "risky" => Vetting::Ready { effect: EffectClass::Once, ask: Some("take a risk".into()) },
+            _ => Vetting::Blocked { stage: BlockStage::Lookup, reason: "no such tool".into() },
+        }
+    }
+
+    fn summary(&self, name: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
+        name.to_owned()
+    }
+}
+
+impl World {
+    pub fn play(seed: u64) -> World {
+        let mut rng = Rng::with_seed(seed);
+        let settings = settings(&mut rng);
+        let strategy = match settings.tool_execution {
+            ToolExecutionStrategy::Parallel => "Parallel",
+            ToolExecutionStrategy::Sequential => "Sequential",
+            ToolExecutionStrategy::Batched { .. } => "Batched",
+        };
+        let session = SessionId::new("s0").unwrap();
+        let opened = Opened {
+            version: FORMAT_VERSION,
+            agent_id: "a".into(),
+            session_id: session.clone(),
+            settings,
+            spawned_by: None,
+            continues: None,
+            messages: Vec::new(),
+            queued: Vec::new(),
+            seen: Vec::new(),
+        };
+        let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
+        if rng.u8(..4) > 0 {
+            setup.approver = Approver::Present;
+        }
+        setup.hooks = hook_set(&mut rng);
+        let mut world = World {
+            rng,
+            inputs: 0,
+            delivered: BTreeSet::from([strategy]),
+            checks: Checks::new(&opened),
+            setup: setup.clone(),
+            session,
+            journals: HashMap::new(),
+            queued: VecDeque::new(),
+            calls: BTreeMap::new(),
+            hooks: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            asks: BTreeSet::new(),
+            timers: Vec::new(),
+            clock: 1_000,
+            next_input: 0,
+            next_call: 0,
+            old: Vec::new(),
+            draining: false,
+            talk: std::env::var_os("PLAYHOUSE_SEED").is_some(),
+        };
+        let mut machine = Machine::new(opened, setup);
+        let steps = world.rng.usize(35..90);
+        while world.inputs < steps {
+            world.step(&mut machine);
+        }
+        world.drain(&mut machine);
+        world.checks.finish(&world.journals, &world.session, machine.durable());
+        world
+    }
+
+    fn step(&mut self, machine: &mut Machine) {
+        match self.rng.u8(..100) {
+            0..=24 => self.commit(machine),
+            25..=39 => self.model(machine),
+            40..=54 => self.tool(machine),
+            55..=64 => self.hook(machine),
+            65..=84 => self.person(machine),
+            85..=88 => self.timer(machine),
+            89..=90 => {
+                self.send(machine, Input::WriterLost);
+            }
+            91..=92 => self.send(machine, Input::ConnectionLost { reason: "gone".into() }),
+            93 => self.executor_lost(machine),
+            94..=95 => self.crash(machine),
+            96 => self.commit_failed(machine),
+            _ => self.stale(machine),
+        }
+    }
+
+    fn now(&mut self) -> Now {
+        self.clock += self.rng.u64(..40);
+        // The wall clock may jump; the other may not.
+        let wall = if self.rng.u8(..20) == 0 { self.clock / 2 } else { self.clock * 3 };
+        Now { wall, mono: Duration::from_millis(self.clock) }
+    }
+
+    fn send(&mut self, machine: &mut Machine, input: Input) {
+        self.inputs += 1;
+        self.delivered.insert(variant(&input));
+        if matches!(input, Input::Abort { .. }) && !self.queued.is_empty() && machine.is_running() {
+            self.delivered.insert("AbortBeforeCommit");
+        }
+        if self.rng.u8(..8) == 0 && !matches!(input, Input::Committed { .. } | Input::CommitFailed { .. }) {
+            self.old.push(input.clone());
+        }
+        let now = self.now();
+        if self.talk {
+            println!("> {input:?}");
+        }
+        let effects = machine.handle(now, input);
+        self.carry_out(machine, effects);
+    }
+
+    fn carry_out(&mut self, machine: &mut Machine, effects: Vec<Effect>) {
+        let mut parked = false;
+        for effect in effects {
+            if self.talk {
+                println!("    < {effect:?}");
+            }
+            self.checks.effect(&self.session, &effect, &self.journals);
+            match effect {
+                Effect::Append { session, batch } => {
+                    if !self.queued.iter().any(|(_, held)| held.number == batch.number) {
+                        self.queued.push_back((session, batch));
+                    }
+                }
+                Effect::Call { call, config } => {
+                    self.calls.insert(call, config.attempt);
+                }
+                Effect::RunTool { call, .. } => {
+                    self.tools.insert(call, Kind::Tool);
+                }
+                Effect::Spawn { call, .. } => {
+                    self.tools.insert(call, Kind::Child);
+                }
+                Effect::Hook { hook, call } => {
+                    self.hooks.insert(hook, call);
+                }
+                Effect::Ask { permission_id, .. } => {
+                    self.asks.insert(permission_id);
+                }
+                Effect::Cancel(Target::Call(call)) => {
+                    self.calls.remove(&call);
+                }
+                Effect::Cancel(Target::Hook(hook)) => {
+                    self.hooks.remove(&hook);
+                }
+                // A tool that is told to stop may take its time, or never answer.
+                Effect::Cancel(Target::Tool(_) | Target::Child(_)) => {}
+                Effect::Arm { timer, .. } => self.timers.push(timer),
+                Effect::Disarm(timer) => self.timers.retain(|armed| *armed != timer),
+                Effect::Rotated { to } => self.session = to,
+                Effect::Park { .. } => parked = true,
+                Effect::Emit(_) | Effect::Ack { .. } | Effect::Refuse { .. } | Effect::Finish(_) => {}
+            }
+        }
+        if parked {
+            self.restart(machine);
+            return;
+        }
+        let pending = self.queued.iter().filter(|(session, _)| *session == self.session);
+        let pending = pending.flat_map(|(_, batch)| batch.entries.iter());
+        let check = self.queued.is_empty() || self.rng.u8(..8) == 0;
+        if check {
+            self.checks.live(machine.durable(), pending);
+        }
+    }
+
+    /// Writes the first `entries` of what is queued; those the journal has are not written again.
+    fn write(&mut self, session: &SessionId, entries: &[Arc<Entry>]) -> Vec<Seq> {
+        let mut seqs = Vec::new();
+        for entry in entries {
+            let journal = self.journals.entry(session.clone()).or_default();
+            if let Some((seq, _)) = journal.iter().find(|(_, held)| held.id == entry.id) {
+                seqs.push(*seq);
+                continue;
+            }
+            let seq = Seq(journal.len() as u64 + 1);
+            journal.push((seq, entry.clone()));
+            self.checks.written(session, seq, entry);
+            seqs.push(seq);
+        }
+        seqs
+    }
+
+    fn commit(&mut self, machine: &mut Machine) {
+        let Some((session, batch)) = self.queued.pop_front() else { return self.person(machine) };
+        let seqs = self.write(&session, &batch.entries);
+        self.send(machine, Input::Committed { batch: batch.number, seqs });
+    }
+
+    fn commit_failed(&mut self, machine: &mut Machine) {
+        let Some((_, batch)) = self.queued.pop_front() else { return self.person(machine) };
+        self.queued.clear();
+        self.send(machine, Input::CommitFailed { batch: batch.number, error: "disk full".into() });
+    }
+
+    /// The process ends: what was queued may be there in part.
+    fn crash(&mut self, machine: &mut Machine) {
+        self.delivered.insert("Crash");
+        self.inputs += 1;
+        let mut survivors = self.rng.usize(..4);
+        for (session, batch) in std::mem::take(&mut self.queued) {
+            let part = survivors.min(batch.entries.len());
+            self.write(&session, &batch.entries[..part]);
+            survivors -= part;
+            if part < batch.entries.len() {
+                break;
+            }
+        }
+        self.restart(machine);
+    }
+
+    fn restart(&mut self, machine: &mut Machine) {
+        self.queued.clear();
+        self.calls.clear();
+        self.hooks.clear();
+        self.tools.clear();
+        self.asks.clear();
+        self.timers.clear();
+        self.checks.restarted();
+        let Some(journal) = self.journals.get(&self.session) else {
+            let opened = self.checks.opened.clone();
+            *machine = Machine::new(opened, self.setup.clone());
+            return;
+        };
+        let entries = journal.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+        *machine = Machine::fold(entries, self.setup.clone(), Journal::Whole).unwrap();
+        self.checks.live(machine.durable(), [].iter());
+        if let Some(to) = machine.durable().rotated_to.clone() {
+            self.session = to;
+            return self.restart(machine);
+        }
+        let now = self.now();
+        let effects = machine.recover(now, "restarted");
+        self.carry_out(machine, effects);
+    }
+
+    fn person(&mut self, machine: &mut Machine) {
+        self.next_input += 1;
+        let input_id: InputId = format!("i{}", self.next_input).into();
+        let text = format!("message {}", self.next_input);
+        let message = Arc::new(AgentMessage::user(text, self.clock));
+        let input = match self.rng.u8(..40) {
+            0..=8 => {
+                let mut messages = vec![message];
+                if self.rng.u8(..4) == 0 {
+                    messages.push(Arc::new(AgentMessage::extension("note", json!(1))));
+                }
+                Input::Prompt { input_id, messages }
+            }
+            9..=14 => Input::Steer { input_id, message },
+            15..=19 => Input::FollowUp { input_id, message },
+            20..=22 => Input::Continue { input_id, kind: self.continuation(machine.durable()) },
+            23..=26 => Input::Abort { input_id },
+            27 => Input::Reset { input_id },
+            28..=29 => {
+                let messages = if self.rng.bool() { vec![message] } else { Vec::new() };
+                Input::Restore { input_id, messages }
+            }
+            30..=31 => {
+                let mut settings = machine.durable().settings.clone();
+                settings.system_prompt = format!("be brief {}", self.next_input);
+                Input::Configure { input_id, settings: Box::new(settings) }
+            }
+            32..=33 => {
+                let to = SessionId::new(format!("s{}", self.next_input)).unwrap();
+                Input::Rotate { input_id, to }
+            }
+            34..=38 => match pick(&mut self.rng, &self.asks) {
+                Some(permission_id) => {
+                    self.asks.remove(&permission_id);
+                    let decision = self.decision();
+                    Input::Approved { input_id, permission_id, decision }
+                }
+                None => Input::Prompt { input_id, messages: vec![message] },
+            },
+            // Nonsense is refused and changes nothing.
+            _ => match self.rng.u8(..4) {
+                0 => Input::Prompt { input_id, messages: Vec::new() },
+                1 => {
+                    let permission_id = "unknown".into();
+                    Input::Approved { input_id, permission_id, decision: PermissionDecision::Allow }
+                }
+                2 => {
+                    let kind = ContinuationKind::Branch { tag: "t".into(), entry: Some("nowhere".into()) };
+                    Input::Continue { input_id, kind }
+                }
+                _ => Input::Steer { input_id, message: Arc::new(assistant("me", Vec::new(), StopReason::Stop).into()) },
+            },
+        };
+        self.send(machine, input);
+    }
+
+    fn decision(&mut self) -> PermissionDecision {
+        if self.rng.u8(..3) > 0 { PermissionDecision::Allow } else { PermissionDecision::Deny { reason: "no".into() } }
+    }
+
+    fn continuation(&mut self, durable: &Durable) -> ContinuationKind {
+        let tag = "2026-01-01T00:00:00Z".to_owned();
+        match self.rng.u8(..5) {
+            0 | 1 => ContinuationKind::Default,
+            2 | 3 => ContinuationKind::Rerun { tag },
+            _ => {
+                let entry =
+                    (!durable.marks.is_empty()).then(|| durable.marks[self.rng.usize(..durable.marks.len())].0.clone());
+                ContinuationKind::Branch { tag, entry }
+            }
+        }
+    }
+
+    fn model(&mut self, machine: &mut Machine) {
+        let open: Vec<_> = self.calls.iter().map(|(call, attempt)| (call.clone(), *attempt)).collect();
+        if open.is_empty() {
+            return self.commit(machine);
+        }
+        let (call, attempt) = open[self.rng.usize(..open.len())].clone();
+        let roll = if self.draining { 10 } else { self.rng.u8(..16) };
+        let input = match roll {
+            0..=3 => {
+                let delta = match self.rng.u8(..3) {
+                    0 => StreamDelta::Text { delta: "a".into() },
+                    1 => StreamDelta::Thinking { delta: "b".into() },
+                    _ => StreamDelta::ToolCallDelta { delta: "{".into() },
+                };
+                Input::Delta { call, attempt, deltas: vec![delta] }
+            }
+            4..=5 => {
+                self.calls.insert(call.clone(), attempt + 1);
+                Input::Retrying {
+                    call,
+                    attempt,
+                    error: ProviderError::RateLimited { retry_after_ms: None },
+                    delay_ms: 5,
+                }
+            }
+            6 => {
+                self.calls.remove(&call);
+                let error = match self.rng.u8(..3) {
+                    0 => ProviderError::Api { message: "no".into() },
+                    1 => ProviderError::Cancelled,
+                    _ => ProviderError::Lost { message: "gone".into() },
+                };
+                Input::CallFailed { call, attempt, error }
+            }
+            _ => {
+                self.calls.remove(&call);
+                let message = self.response();
+                Input::Responded { call, attempt, message }
+            }
+        };
+        self.send(machine, input);
+    }
+
+    fn response(&mut self) -> Message {
+        if self.draining {
+            return assistant("done", Vec::new(), StopReason::Stop);
+        }
+        let many = [0, 0, 1, 1, 2, 3, 5][self.rng.usize(..7)];
+        let mut calls = Vec::new();
+        for _ in 0..many {
+            self.next_call += 1;
+            let id: ToolCallId = match self.rng.u8(..10) {
+                0 => "".into(),
+                1 => "again".into(),
+                _ => format!("c{}", self.next_call).into(),
+            };
+            let name = ["read", "once", "same", "probe", "child", "risky", "unknown"][self.rng.usize(..7)];
+            let arguments = if self.rng.u8(..10) == 0 { json!("{\"cut") } else { json!({"n": 1}) };
+            calls.push(Content::ToolCall { id, name: name.to_owned(), arguments });
+        }
+        let stop = match (calls.is_empty(), self.rng.u8(..6)) {
+            (_, 0) => StopReason::Length,
+            (false, _) => StopReason::ToolUse,
+            (true, _) => StopReason::Stop,
+        };
+        assistant("text", calls, stop)
+    }
+
+    fn tool(&mut self, machine: &mut Machine) {
+        let running: Vec<_> = self.tools.iter().map(|(call, kind)| (call.clone(), *kind)).collect();
+        if running.is_empty() {
+            return self.model(machine);
+        }
+        let (call, kind) = running[self.rng.usize(..running.len())].clone();
+        let result = match self.rng.u8(..6) {
+            _ if self.draining => Ok(ToolResult::text("ok")),
+            0 => Err(ToolError::Failed("broken".into())),
+            1 => Err(ToolError::Cancelled),
+            _ => Ok(ToolResult::text("ok")),
+        };
+        let roll = if self.draining { 9 } else { self.rng.u8(..10) };
+        let input = match (roll, kind) {
+            (0..=2, Kind::Tool) => Input::ToolUpdated { call, partial: ToolResult::text("so far") },
+            (3..=4, Kind::Tool) => Input::ToolProgress { call, text: "working".into() },
+            (_, Kind::Tool) => {
+                self.tools.remove(&call);
+                Input::ToolFinished { call, result, duration_ms: 3 }
+            }
+            (_, Kind::Child) => {
+                self.tools.remove(&call);
+                Input::ChildEnded { call, result, duration_ms: 7 }
+            }
+        };
+        self.send(machine, input);
+    }
+
+    fn executor_lost(&mut self, machine: &mut Machine) {
+        self.tools.retain(|_, kind| *kind == Kind::Child);
+        self.send(machine, Input::ExecutorLost { reason: "gone".into() });
+    }
+
+    fn hook(&mut self, machine: &mut Machine) {
+        let waiting: Vec<HookId> = self.hooks.keys().copied().collect();
+        if waiting.is_empty() {
+            return self.tool(machine);
+        }
+        let hook = waiting[self.rng.usize(..waiting.len())];
+        let Some(call) = self.hooks.remove(&hook) else { return };
+        let verdict = match call {
+            HookCall::Filter { inputs } => Verdict::Filtered(
+                inputs
+                    .iter()
+                    .map(|_| match self.rng.u8(..5) {
+                        0 => FilterVerdict::Reject("rude".into()),
+                        1 => FilterVerdict::Warn("careful".into()),
+                        _ => FilterVerdict::Pass,
+                    })
+                    .collect(),
+            ),
+            _ if self.rng.u8(..6) == 0 => Verdict::Stop { reason: "no".into() },
+            _ => Verdict::Go,
+        };
+        self.send(machine, Input::HookDone { hook, verdict });
+    }
+
+    fn timer(&mut self, machine: &mut Machine) {
+        if self.timers.is_empty() {
+            return self.hook(machine);
+        }
+        let timer = self.timers.swap_remove(self.rng.usize(..self.timers.len()));
+        self.send(machine, Input::Timer { timer });
+    }
+
+    /// Something that was said before is said again.
+    fn stale(&mut self, machine: &mut Machine) {
+        if self.old.is_empty() {
+            return self.commit(machine);
+        }
+        let input = self.old[self.rng.usize(..self.old.len())].clone();
+        self.send(machine, input);
+    }
+
+    /// Everything answers from here on: the run must come to rest.
+    fn drain(&mut self, machine: &mut Machine) {
+        self.draining = true;
+        for _ in 0..20_000 {
+            if !self.queued.is_empty() {
+                self.commit(machine);
+            } else if !self.hooks.is_empty() {
+                self.hook(machine);
+            } else if let Some(permission_id) = self.asks.pop_first() {
+                self.next_input += 1;
+                let input_id = format!("i{}", self.next_input).into();
+                self.send(machine, Input::Approved { input_id, permission_id, decision: PermissionDecision::Allow });
+            } else if !self.tools.is_empty() {
+                self.tool(machine);
+            } else if !self.calls.is_empty() {
+                self.model(machine);
+            } else if machine.is_at_rest() {
+                return;
+            } else if !self.timers.is_empty() {
+                self.timer(machine);
+            } else {
+                panic!("stuck: nothing is under way, and the run has not ended: {machine:#?}");
+            }
+        }
+        panic!("the run does not come to rest");
+    }
+}
+
+fn pick<T: Clone + Ord>(rng: &mut Rng, set: &BTreeSet<T>) -> Option<T> {
+    (!set.is_empty()).then(|| set.iter().nth(rng.usize(..set.len())).cloned()).flatten()
+}
+
+fn assistant(text: &str, calls: Vec<Content>, stop_reason: StopReason) -> Message {
+    Message::Assistant {
+        content: [Content::text(text)].into_iter().chain(calls).collect(),
+        stop_reason,
+        model: "m".into(),
+        provider: "p".into(),
+        usage: Usage::of(3, 2, 0, 0, 0),
+        timestamp: 5,
+        error_message: None,
+    }
+}
+
+fn settings(rng: &mut Rng) -> Settings {
+    let mode = |rng: &mut Rng| if rng.bool() { QueueMode::All } else { QueueMode::OneAtATime };
+    Settings {
+        kind: "sim".into(),
+        model: ModelConfig::scripted("x"),
+        system_prompt: String::new(),
+        tools: Vec::new(),
+        cwd: "/".into(),
+        permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },
+        limits: match rng.u8(..4) {
+            0 => ExecutionLimits { max_turns: Some(rng.u32(..4)), ..ExecutionLimits::none() },
+            1 => ExecutionLimits { max_duration: Some(Duration::from_millis(500)), ..ExecutionLimits::none() },
+            _ => ExecutionLimits::default(),
+        },
+        durability: Durability::Flush,
+        retry: Default::default(),
+        cache: Default::default(),
+        thinking_level: Default::default(),
+        max_tokens: None,
+        temperature: None,
+        tool_execution: match rng.u8(..3) {
+            0 => ToolExecutionStrategy::Parallel,
+            1 => ToolExecutionStrategy::Sequential,
+            _ => ToolExecutionStrategy::Batched { size: 2 },
+        },
+        steering_mode: mode(rng),
+        follow_up_mode: mode(rng),
+        config_id: None,
+    }
+}
+
+fn hook_set(rng: &mut Rng) -> HookSet {
+    let all = [
+        HookPoint::BeforeLoop,
+        HookPoint::AfterLoop,
+        HookPoint::BeforeTurn,
+        HookPoint::AfterTurn,
+        HookPoint::BeforeTool,
+        HookPoint::AfterTool,
+        HookPoint::BeforeUpdate,
+        HookPoint::AfterUpdate,
+        HookPoint::OnError,
+        HookPoint::Filter,
+    ];
+    let density = rng.u8(..4);
+    let chosen = all.into_iter().filter(|_| rng.u8(..4) < density);
+    chosen.fold(HookSet::default(), HookSet::with)
+}
