@@ -1,0 +1,13 @@
+//! An agent with a scripted model: no key, no network. `cargo run --example hello`
+
+use playhouse::prelude::*;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let house = House::in_memory().await?;
+    let model = Scripted::new([Step::text("Hello from the stage.")]);
+    let agent = house.agent().provider_override(model).spawn().await?;
+    println!("{}", agent.prompt("Say hello.").await?.text());
+    house.shutdown(std::time::Duration::ZERO).await;
+    Ok(())
+}

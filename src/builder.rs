@@ -1,0 +1,293 @@
+//! Describing an agent before it takes the stage.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use playhouse_agent::{AgentHandle, actor::Origin};
+use playhouse_agent::{Approvals, Definition, Hooks, SubAgentTool, new_session_id};
+use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::{
+    AgentId, AgentMessage, CacheConfig, Durability, ExecutionLimits, ModelConfig, PermissionMode, QueueMode,
+    RetryConfig, SessionId, ThinkingLevel, ToolExecutionStrategy,
+};
+use playhouse_provider::StreamProvider;
+use playhouse_supervision::SupervisorError;
+use playhouse_tools::{Tool, ToolSet, ToolSetError};
+use uuid::Uuid;
+
+use crate::house::House;
+
+/// Why an agent could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// Two tools share a name, or a schema is none.
+    #[error(transparent)]
+    Tools(#[from] ToolSetError),
+    /// A sub-agent has a tool's name.
+    #[error("`{0}` is the name of a tool and of a sub-agent: rename one")]
+    NameTaken(String),
+    /// There is no model.
+    #[error("the agent has no model: give it one with `model` or `provider_override`")]
+    NoModel,
+    /// It is on stage already.
+    #[error("agent `{0}` is on stage already")]
+    Taken(AgentId),
+    /// The stage is closed.
+    #[error("the house is closed")]
+    Closed,
+    /// The supervisor did not take it.
+    #[error(transparent)]
+    Supervisor(#[from] SupervisorError),
+}
+
+/// An agent to be. Made by [`House::agent`].
+pub struct AgentBuilder {
+    house: House,
+    agent_id: AgentId,
+    session_id: SessionId,
+    settings: Settings,
+    has_model: bool,
+    tools: Vec<Arc<dyn Tool>>,
+    definition: Definition,
+    messages: Vec<Arc<AgentMessage>>,
+}
+
+impl AgentBuilder {
+    pub(crate) fn new(house: House) -> Self {
+        let durability = house.durability();
+        Self {
+            house,
+            agent_id: Uuid::new_v4().simple().to_string().into(),
+            session_id: new_session_id(),
+            settings: Settings {
+                kind: String::new(),
+                model: ModelConfig::scripted("none"),
+                system_prompt: String::new(),
+                tools: Vec::new(),
+                cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+                permission: PermissionMode::Ask,
+                limits: ExecutionLimits::default(),
+                durability,
+                retry: RetryConfig::default(),
+                cache: CacheConfig::default(),
+                thinking_level: ThinkingLevel::Off,
+                max_tokens: None,
+                temperature: None,
+                tool_execution: ToolExecutionStrategy::Parallel,
+                steering_mode: QueueMode::OneAtATime,
+                follow_up_mode: QueueMode::OneAtATime,
+                config_id: None,
+            },
+            has_model: false,
+            tools: Vec::new(),
+            definition: Definition::default(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// The agent's own id; a random one otherwise.
+    pub fn id(mut self, id: impl Into<AgentId>) -> Self {
+        self.agent_id = id.into();
+        self
+    }
+
+    /// The session's id; a new one otherwise.
+    pub fn session(mut self, session: SessionId) -> Self {
+        self.session_id = session;
+        self
+    }
+
+    /// The kind it is registered under with the house, so that another process can go on with it.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.settings.kind = kind.into();
+        self
+    }
+
+    /// The model.
+    pub fn model(mut self, model: ModelConfig) -> Self {
+        self.settings.model = model;
+        self.has_model = true;
+        self
+    }
+
+    /// Who answers instead of the model's own service.
+    pub fn provider_override(mut self, provider: impl StreamProvider + 'static) -> Self {
+        self.definition.provider_override = Some(Arc::new(provider));
+        self
+    }
+
+    /// Everything at once that is not a value: tools, sub-agents, hooks, approvals, provider.
+    pub fn definition(mut self, definition: Definition) -> Self {
+        self.definition = definition;
+        self
+    }
+
+    /// The system prompt.
+    pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
+        self.settings.system_prompt = text.into();
+        self
+    }
+
+    /// One more tool.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// More tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// One more sub-agent.
+    pub fn sub_agent(mut self, sub: SubAgentTool) -> Self {
+        self.definition.sub_agents.push(Arc::new(sub));
+        self
+    }
+
+    /// The hooks.
+    pub fn hooks(mut self, hooks: Hooks) -> Self {
+        self.definition.hooks = hooks;
+        self
+    }
+
+    /// Who answers questions for permission.
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.definition.approvals = approvals;
+        self
+    }
+
+    /// Where tools work.
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.settings.cwd = cwd.into();
+        self
+    }
+
+    /// Whether tools ask.
+    pub fn permission(mut self, mode: PermissionMode) -> Self {
+        self.settings.permission = mode;
+        self
+    }
+
+    /// Caps on a run.
+    pub fn limits(mut self, limits: ExecutionLimits) -> Self {
+        self.settings.limits = limits;
+        self
+    }
+
+    /// How safe the journal is.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self
+    }
+
+    /// The retry layer's numbers.
+    pub fn retry(mut self, retry: RetryConfig) -> Self {
+        self.settings.retry = retry;
+        self
+    }
+
+    /// Prompt-caching hints.
+    pub fn cache(mut self, cache: CacheConfig) -> Self {
+        self.settings.cache = cache;
+        self
+    }
+
+    /// How much the model reasons.
+    pub fn thinking(mut self, level: ThinkingLevel) -> Self {
+        self.settings.thinking_level = level;
+        self
+    }
+
+    /// The output limit of a response.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.settings.max_tokens = Some(tokens);
+        self
+    }
+
+    /// The sampling temperature.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.settings.temperature = Some(temperature);
+        self
+    }
+
+    /// How the tool calls of one response are run.
+    pub fn tool_execution(mut self, strategy: ToolExecutionStrategy) -> Self {
+        self.settings.tool_execution = strategy;
+        self
+    }
+
+    /// How steering is delivered.
+    pub fn steering_mode(mut self, mode: QueueMode) -> Self {
+        self.settings.steering_mode = mode;
+        self
+    }
+
+    /// How follow-ups are delivered.
+    pub fn follow_up_mode(mut self, mode: QueueMode) -> Self {
+        self.settings.follow_up_mode = mode;
+        self
+    }
+
+    /// The `{config}` segment of loop ids.
+    pub fn config_id(mut self, id: impl Into<String>) -> Self {
+        self.settings.config_id = Some(id.into());
+        self
+    }
+
+    /// The conversation it begins with.
+    pub fn messages(mut self, messages: Vec<Arc<AgentMessage>>) -> Self {
+        self.messages = messages;
+        self
+    }
+
+    /// Brings the agent on stage. Its journal is made by its first input.
+    pub async fn spawn(self) -> Result<AgentHandle, SpawnError> {
+        self.start(Origin::New).await
+    }
+
+    /// Brings the agent on stage with the journal of its session, if there is one.
+    pub async fn open(self) -> Result<AgentHandle, SpawnError> {
+        self.start(Origin::Stored).await
+    }
+
+    async fn start(mut self, origin: Origin) -> Result<AgentHandle, SpawnError> {
+        if !self.has_model && self.definition.provider_override.is_none() {
+            return Err(SpawnError::NoModel);
+        }
+        if !self.tools.is_empty() {
+            let known = self.definition.tools();
+            let old = known.names().filter_map(|name| known.get(name)).collect::<Vec<_>>();
+            self.definition.tools = Some(ToolSet::new(old.into_iter().chain(self.tools).collect())?);
+        }
+        let tools = self.definition.tools();
+        if let Some(sub) = self.definition.sub_agents.iter().find(|sub| tools.get(sub.name()).is_some()) {
+            return Err(SpawnError::NameTaken(sub.name().to_owned()));
+        }
+        self.settings.tools = self.definition.tool_names();
+        let opened = Opened {
+            version: FORMAT_VERSION,
+            agent_id: self.agent_id,
+            session_id: self.session_id,
+            settings: self.settings,
+            spawned_by: None,
+            continues: None,
+            messages: self.messages,
+            queued: Vec::new(),
+            seen: Vec::new(),
+        };
+        self.house.take_on(opened, Arc::new(self.definition), origin).await
+    }
+}
+
+impl fmt::Debug for AgentBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentBuilder")
+            .field("agent_id", &self.agent_id)
+            .field("session_id", &self.session_id)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

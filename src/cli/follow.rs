@@ -1,0 +1,199 @@
+//! Following a run to its end: its events to the view, an interrupt to the agent.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use playhouse::House;
+use playhouse::agent::{Agent, AgentHandle, HandleError, RunReport, Subscription};
+use playhouse::protocol::{InputId, Outcome, SessionId};
+use playhouse::supervision::NodeState;
+use tokio::time::{Instant, sleep_until};
+
+use super::signals::Interrupt;
+use super::stop::Stop;
+use super::view::View;
+
+/// Room for events that stdout is too slow for.
+pub const EVENTS: usize = 65_536;
+/// How long an aborted run may take to settle.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How often the progress line changes.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Whether a session outlives the process, and how the command line finds it again.
+#[derive(Clone, Debug)]
+pub enum Kept {
+    /// It does not.
+    InMemory,
+    /// It does, where the command line looks by itself.
+    ByDefault,
+    /// It does, under `--data-dir`.
+    Under(PathBuf),
+}
+
+impl Kept {
+    fn flag(&self) -> String {
+        match self {
+            Self::InMemory | Self::ByDefault => String::new(),
+            Self::Under(folder) => format!(" --data-dir {}", folder.display()),
+        }
+    }
+
+    /// How a conversation goes on.
+    fn again(&self, session: &SessionId) -> String {
+        match self {
+            Self::InMemory => "its session was only in memory".to_owned(),
+            Self::ByDefault | Self::Under(_) => {
+                format!(
+                    "session {session} is saved, go on with: playhouse run --session {session}{} PROMPT",
+                    self.flag()
+                )
+            }
+        }
+    }
+
+    /// How a run that is not over is finished.
+    fn resume(&self, session: &SessionId) -> String {
+        match self {
+            Self::InMemory => "its session was only in memory".to_owned(),
+            Self::ByDefault | Self::Under(_) => {
+                format!("session {session} is saved, finish it with: playhouse resume {session}{}", self.flag())
+            }
+        }
+    }
+}
+
+/// What watches over a run from outside.
+#[derive(Debug)]
+pub struct Watch {
+    /// Where its events go.
+    pub view: View,
+    /// Who may call it off.
+    pub interrupt: Interrupt,
+    /// What can be said about it afterwards.
+    pub kept: Kept,
+}
+
+/// How following ended.
+#[derive(Debug)]
+pub enum Followed {
+    /// The run ended.
+    Ended(Arc<RunReport>),
+    /// The run did not end here: the agent is parked, or gone.
+    Lost(HandleError),
+    /// The run was aborted from here, and did not settle in time.
+    Unsettled,
+}
+
+impl From<Result<Arc<RunReport>, HandleError>> for Followed {
+    fn from(report: Result<Arc<RunReport>, HandleError>) -> Self {
+        match report {
+            Ok(report) => Self::Ended(report),
+            Err(error) => Self::Lost(error),
+        }
+    }
+}
+
+impl Watch {
+    /// Shows a run until it ends. The first interrupt aborts it, and so does the loss of whoever reads the output.
+    pub async fn follow(&mut self, agent: &AgentHandle, input_id: &InputId, events: &mut Subscription) -> Followed {
+        let report = agent.report(input_id);
+        tokio::pin!(report);
+        let mut settle_by: Option<Instant> = None;
+        let mut next_tick = Instant::now() + TICK;
+        let followed = loop {
+            let aborting = settle_by.is_some();
+            tokio::select! {
+                biased;
+                () = self.interrupt.asked(), if !aborting => settle_by = Some(abort(agent)),
+                report = &mut report => break report.into(),
+                event = events.next() => match event {
+                    Some(event) => {
+                        if self.view.show(&event).is_err() && !aborting {
+                            settle_by = Some(abort(agent));
+                        }
+                    }
+                    // The agent is off the stage, and its report says so.
+                    None => break report.await.into(),
+                },
+                () = sleep_until(next_tick), if self.view.has_progress() => {
+                    self.view.tick();
+                    next_tick = Instant::now() + TICK;
+                }
+                () = settled(settle_by), if aborting => break Followed::Unsettled,
+            }
+        };
+        // What a run tells comes before its report.
+        while let Some(event) = events.try_next() {
+            if self.view.show(&event).is_err() {
+                break;
+            }
+        }
+        followed
+    }
+
+    /// What the end of a run means for the program.
+    pub fn verdict(&self, followed: Followed, session: &SessionId) -> Result<(), Stop> {
+        let interrupted = self.interrupt.is_asked();
+        let outcome = match followed {
+            Followed::Ended(report) => report.outcome.clone(),
+            Followed::Lost(error) if interrupted => {
+                return Err(Stop::Interrupted(format!("interrupted ({error}); {}", self.kept.resume(session))));
+            }
+            Followed::Lost(error) => return Err(Stop::Failed(format!("{error}; {}", self.kept.resume(session)))),
+            Followed::Unsettled if interrupted => {
+                return Err(Stop::Interrupted(format!("interrupted; {}", self.kept.resume(session))));
+            }
+            Followed::Unsettled => return Err(Stop::HungUp),
+        };
+        let again = self.kept.again(session);
+        match outcome {
+            Outcome::Stop | Outcome::Length => self.view.written().map_err(unwritten),
+            Outcome::Aborted if interrupted => Err(Stop::Interrupted(format!("interrupted; {again}"))),
+            Outcome::Aborted => {
+                self.view.written().map_err(unwritten)?;
+                Err(Stop::Failed(format!("the run was aborted; {again}")))
+            }
+            Outcome::Error { message } => Err(Stop::Failed(format!("the run failed: {message}; {again}"))),
+            Outcome::Limit { limit } => Err(Stop::Limit(format!("stopped: {limit}; {again}"))),
+            Outcome::Rejected { reason } => Err(Stop::Failed(format!("the prompt was rejected: {reason}"))),
+            Outcome::Halted { reason } => Err(Stop::Failed(format!("the run was halted: {reason}; {again}"))),
+        }
+    }
+}
+
+/// Aborts the run; gives the time by which it should have settled.
+fn abort(agent: &AgentHandle) -> Instant {
+    let agent = agent.clone();
+    tokio::spawn(async move {
+        // A run that is over needs no abort; one that is parked cannot be aborted.
+        let _ = agent.abort().await;
+    });
+    Instant::now() + SETTLE
+}
+
+async fn settled(by: Option<Instant>) {
+    match by {
+        Some(by) => sleep_until(by).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What it means that the output could not be written.
+pub fn unwritten(error: &io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Stop::HungUp,
+        _ => Stop::Failed(format!("the output could not be written: {error}")),
+    }
+}
+
+/// Why an agent that cannot be looked at is parked.
+pub fn parked_reason(house: &House, agent: &AgentHandle, error: &HandleError) -> String {
+    let address = playhouse::agent::actor::address(agent.id());
+    match house.backstage().tree.get(&address).map(|node| node.state) {
+        Some(NodeState::Parked { reason }) => reason,
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,309 @@
+//! `playhouse run`: a prompt, its answer, an exit code.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use playhouse::House;
+use playhouse::agent::machine::Input;
+use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::protocol::entry::Settings;
+use playhouse::protocol::{AgentMessage, Durability, ExecutionLimits, ModelConfig, PermissionMode, SessionId};
+use playhouse::session::{SessionStatus, SessionSummary};
+
+use super::args::RunArgs;
+use super::ask::{Answers, Asking, answers};
+use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use super::kind::{self, KIND};
+use super::model::{self, Choice};
+use super::place;
+use super::resume::{self, refuse_if_not_ours};
+use super::signals::Interrupt;
+use super::stop::Stop;
+use super::text::{Tint, error_line};
+use super::view::{Form, View};
+
+/// Which session to run in.
+#[derive(Clone, Debug)]
+enum Where {
+    New,
+    In(SessionId),
+    Newest,
+}
+
+/// What the flags ask for, checked as far as that goes without a house.
+#[derive(Debug)]
+pub struct Plan {
+    prompt: String,
+    place: Where,
+    /// `None` is in memory.
+    folder: Option<PathBuf>,
+    kept: Kept,
+    changes: Changes,
+    form: Form,
+}
+
+/// Settings that were given; the others stay as they are.
+#[derive(Debug)]
+struct Changes {
+    model: Choice,
+    system: Option<String>,
+    tools: Option<Vec<String>>,
+    cwd: Option<PathBuf>,
+    max_turns: Option<u32>,
+    permission: Option<PermissionMode>,
+    durability: Option<Durability>,
+}
+
+impl Plan {
+    /// Reads the prompt and looks the flags over.
+    pub fn new(args: Box<RunArgs>, data_dir: Option<PathBuf>) -> Result<Self, Stop> {
+        let place = match (args.session, args.r#continue) {
+            (Some(session), _) => Where::In(session),
+            (None, true) => Where::Newest,
+            (None, false) => Where::New,
+        };
+        let durability = args.durability.map(Durability::from);
+        let named = data_dir.clone().map_or(Kept::ByDefault, Kept::Under);
+        let (folder, kept) = match (&place, durability) {
+            (Where::New, Some(Durability::None)) => (None, Kept::InMemory),
+            (_, Some(Durability::None)) => {
+                let text = "a session that is kept cannot be turned to --durability none: use flush or os";
+                return Err(Stop::Refused(text.to_owned()));
+            }
+            (_, Some(Durability::Flush | Durability::Os) | None) => (Some(place::data_dir(data_dir)?), named),
+        };
+        let changes = Changes {
+            model: Choice { model: args.model, script: args.script, base_url: args.base_url },
+            system: args.system,
+            tools: args.tools.as_deref().map(|names| kind::tool_names(Some(names))).transpose()?,
+            cwd: args.cwd.as_deref().map(real_folder).transpose()?,
+            max_turns: args.max_turns,
+            permission: args.permission.map(PermissionMode::from),
+            durability,
+        };
+        if matches!(place, Where::New) {
+            // Before stdin is read: nobody should type a prompt for nothing.
+            changes.model.of(None)?;
+        }
+        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, changes, form: Form::of(args.json) })
+    }
+}
+
+fn real_folder(path: &Path) -> Result<PathBuf, Stop> {
+    let refused = |reason: String| Stop::Refused(format!("--cwd {}: {reason}; give a directory", path.display()));
+    let real = path.canonicalize().map_err(|error| refused(error.to_string()))?;
+    if real.is_dir() { Ok(real) } else { Err(refused("not a directory".to_owned())) }
+}
+
+fn here() -> Result<PathBuf, Stop> {
+    std::env::current_dir()
+        .and_then(|path| path.canonicalize())
+        .map_err(|error| Stop::Refused(format!("the current directory cannot be used ({error}): give --cwd DIR")))
+}
+
+fn read_prompt(given: Option<String>) -> Result<String, Stop> {
+    let prompt = match given {
+        Some(text) if text != "-" => text,
+        None if io::stdin().is_terminal() => {
+            return Err(Stop::Refused("there is no prompt: give one, or pipe it in".to_owned()));
+        }
+        Some(_) | None => {
+            let mut text = String::new();
+            io::stdin().lock().read_to_string(&mut text).map_err(|error| {
+                Stop::Refused(format!("the prompt cannot be read from stdin ({error}): it must be UTF-8 text"))
+            })?;
+            text.truncate(text.trim_end().len());
+            text
+        }
+    };
+    if prompt.trim().is_empty() {
+        return Err(Stop::Refused("the prompt is empty: say something".to_owned()));
+    }
+    Ok(prompt)
+}
+
+impl Changes {
+    /// The settings of a new session.
+    fn fresh(&self) -> Result<Settings, Stop> {
+        let settings = Settings {
+            kind: KIND.to_owned(),
+            model: self.model.of(None)?,
+            system_prompt: String::new(),
+            tools: kind::tool_names(None)?,
+            cwd: match &self.cwd {
+                Some(cwd) => cwd.clone(),
+                None => here()?,
+            },
+            permission: PermissionMode::Ask,
+            limits: ExecutionLimits::default(),
+            durability: Durability::Flush,
+            retry: Default::default(),
+            cache: Default::default(),
+            thinking_level: Default::default(),
+            max_tokens: None,
+            temperature: None,
+            tool_execution: Default::default(),
+            steering_mode: Default::default(),
+            follow_up_mode: Default::default(),
+            config_id: None,
+        };
+        self.on(&settings)
+    }
+
+    /// Settings with these changes.
+    fn on(&self, settings: &Settings) -> Result<Settings, Stop> {
+        let mut changed = settings.clone();
+        changed.model = self.model.of(Some(&settings.model))?;
+        changed.system_prompt = self.system.clone().unwrap_or(changed.system_prompt);
+        changed.tools = self.tools.clone().unwrap_or(changed.tools);
+        changed.cwd = self.cwd.clone().unwrap_or(changed.cwd);
+        changed.limits.max_turns = self.max_turns.or(changed.limits.max_turns);
+        changed.permission = self.permission.unwrap_or(changed.permission);
+        changed.durability = self.durability.unwrap_or(changed.durability);
+        Ok(changed)
+    }
+}
+
+/// Runs the plan.
+pub async fn run(plan: Plan) -> Result<(), Stop> {
+    let interrupt = Interrupt::listen()?;
+    if let Where::New = plan.place {
+        model::checked(&plan.changes.model.of(None)?).await?;
+    }
+    if plan.folder.is_none() {
+        error_line("note: ", "--durability none: this session is only in memory and cannot be resumed", Tint::Dim);
+    }
+    let asking = Asking::default();
+    let answers = answers(&asking);
+    let house = kind::open_house(plan.folder.clone(), answers.clone()).await?;
+    let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone() };
+    let done = on_stage(&house, &plan, &answers, &mut watch).await;
+    let finished = watch.view.finish();
+    house.shutdown(Duration::ZERO).await;
+    done?;
+    finished.map_err(|error| unwritten(&error))
+}
+
+async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Watch) -> Result<(), Stop> {
+    let agent = match &plan.place {
+        Where::New => take_on(house, None, plan.changes.fresh()?, answers).await?,
+        Where::In(session) => reopen(house, session, plan, answers, watch).await?,
+        Where::Newest => reopen(house, &newest(house, plan).await?, plan, answers, watch).await?,
+    };
+    let session = agent.session_id();
+    if watch.interrupt.is_asked() {
+        return Err(Stop::Interrupted("interrupted before the prompt was sent".to_owned()));
+    }
+    let mut events = agent.subscribe_with(EVENTS);
+    let input_id = new_input();
+    let message = AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall);
+    let prompt = Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] };
+    if let Err(error) = agent.tell(prompt).await {
+        return Err(Stop::Refused(parked_reason(house, &agent, &error)));
+    }
+    let followed = watch.follow(&agent, &input_id, &mut events).await;
+    watch.verdict(followed, &session)
+}
+
+/// Brings an agent with these settings on stage: a new one, or that of a stored session.
+async fn take_on(
+    house: &House,
+    stored: Option<&SessionSummary>,
+    settings: Settings,
+    answers: &Answers,
+) -> Result<AgentHandle, Stop> {
+    let definition = kind::definition(&settings, answers);
+    let mut builder = house
+        .agent()
+        .kind(KIND)
+        .model(keyed(&settings.model)?)
+        .definition(definition)
+        .system_prompt(settings.system_prompt)
+        .cwd(settings.cwd)
+        .permission(settings.permission)
+        .limits(settings.limits)
+        .durability(settings.durability);
+    let Some(stored) = stored else { return builder.spawn().await.map_err(Stop::refused) };
+    builder = builder.session(stored.session_id.clone());
+    if let Some(agent_id) = &stored.agent_id {
+        builder = builder.id(agent_id.clone());
+    }
+    builder.open().await.map_err(Stop::refused)
+}
+
+fn keyed(model: &ModelConfig) -> Result<ModelConfig, Stop> {
+    model::with_key(model.clone()).map_err(Stop::Refused)
+}
+
+/// The agent of a stored session, its unfinished run finished and its settings changed as asked.
+async fn reopen(
+    house: &House,
+    session: &SessionId,
+    plan: &Plan,
+    answers: &Answers,
+    watch: &mut Watch,
+) -> Result<AgentHandle, Stop> {
+    let summary = house.session(session).await.map_err(Stop::refused)?;
+    refuse_if_not_ours(&summary)?;
+    resume::tell_damage(&summary, &mut watch.view);
+    if let Some(kind) = summary.kind.as_ref().filter(|kind| *kind != KIND) {
+        let text = format!("session `{session}` is of the kind `{kind}`: go on with it in the program that made it");
+        return Err(Stop::Refused(text));
+    }
+    let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
+    let wanted = plan.changes.on(&stored)?;
+    model::checked(&wanted.model).await?;
+    let is_open = match &summary.status {
+        SessionStatus::Idle => false,
+        SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,
+    };
+    if is_open {
+        match resume::finish(house, session, watch).await {
+            // However that run ended, it is over now.
+            Ok(()) => {}
+            Err(Stop::Failed(text) | Stop::Limit(text)) => watch.view.note(Tint::Red, &format!("! {text}")),
+            Err(stop @ (Stop::Refused(_) | Stop::Interrupted(_) | Stop::HungUp | Stop::Told(_))) => return Err(stop),
+        }
+    }
+    if wanted != stored {
+        let agent = match house.get(&agent_of(&summary)?) {
+            Some(agent) => agent,
+            None => take_on(house, Some(&summary), wanted.clone(), answers).await?,
+        };
+        if let Err(error) = agent.configure(wanted).await {
+            return Err(Stop::Refused(parked_reason(house, &agent, &error)));
+        }
+        // Tools and model are an agent's from its start: it starts again with the new ones.
+        house.dismiss(agent.id()).await;
+    }
+    let agent = house.resume(session).await.map_err(Stop::refused)?;
+    match agent.state().await {
+        Ok(_) => Ok(agent),
+        Err(error) => Err(Stop::Refused(parked_reason(house, &agent, &error))),
+    }
+}
+
+fn agent_of(summary: &SessionSummary) -> Result<playhouse::protocol::AgentId, Stop> {
+    summary.agent_id.clone().ok_or_else(|| {
+        let session = &summary.session_id;
+        Stop::Refused(format!("the journal of session `{session}` has lost its first entry; start a new session"))
+    })
+}
+
+/// The newest session of the directory.
+async fn newest(house: &House, plan: &Plan) -> Result<SessionId, Stop> {
+    let cwd = match &plan.changes.cwd {
+        Some(cwd) => cwd.clone(),
+        None => here()?,
+    };
+    let sessions = house.sessions().await.map_err(Stop::refused)?;
+    let is_one = |session: &&SessionSummary| {
+        session.parent.is_none() && session.kind.as_deref() == Some(KIND) && session.cwd.as_deref() == Some(&*cwd)
+    };
+    let found = sessions.iter().find(is_one).map(|session| session.session_id.clone());
+    found.ok_or_else(|| {
+        let cwd = cwd.display();
+        Stop::Refused(format!("there is no session of {cwd} to continue: start one without --continue"))
+    })
+}

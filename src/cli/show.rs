@@ -1,0 +1,150 @@
+//! `playhouse sessions show`: a conversation for people, or its journal for programs. Pure.
+
+use std::sync::Arc;
+
+use playhouse::protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, Seq};
+use serde_json::json;
+
+use super::stop::Stop;
+use super::text::{cut, harmless, one_line};
+
+/// How much of a tool's result is shown.
+const RESULT_LINES: usize = 20;
+const RESULT_CHARS: usize = 2_000;
+
+/// The journal's entries, one per line.
+pub fn entries(entries: &[(Seq, Arc<Entry>)]) -> Result<String, Stop> {
+    let mut lines = String::new();
+    for (seq, entry) in entries {
+        let mut value = serde_json::to_value(entry.as_ref()).map_err(Stop::refused)?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("seq".to_owned(), json!(seq));
+        }
+        lines.push_str(&value.to_string());
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// The conversation as the journal tells it.
+pub fn conversation(entries: &[(Seq, Arc<Entry>)]) -> String {
+    let mut text = String::new();
+    for (_, entry) in entries {
+        tell(&entry.body, &mut text);
+    }
+    text
+}
+
+fn tell(body: &EntryBody, text: &mut String) {
+    match body {
+        EntryBody::Opened(opened) => {
+            let (session, model) = (&opened.session_id, &opened.settings.model);
+            let cwd = opened.settings.cwd.display();
+            text.push_str(&format!("session {session}: {}/{} in {cwd}\n", model.provider, model.id));
+            opened.messages.iter().for_each(|message| say(message, text));
+        }
+        EntryBody::Configured { settings } => {
+            text.push_str(&format!("\n[settings changed: {}/{}]\n", settings.model.provider, settings.model.id));
+        }
+        EntryBody::TurnStarted { placed, .. } => {
+            placed.iter().flat_map(|input| &input.messages).for_each(|message| say(message, text));
+        }
+        EntryBody::Responded { message, .. } => say(message, text),
+        EntryBody::ToolEnded { result, is_error, summary, .. } => {
+            let mark = if *is_error { "failed" } else { "done" };
+            text.push_str(&format!("\n[{}: {mark}]\n", one_line(summary)));
+            quote(&result.content, text);
+        }
+        EntryBody::ToolBlocked { reason, .. } => text.push_str(&format!("\n[did not run: {}]\n", one_line(reason))),
+        EntryBody::ToolSkipped { reason, .. } => text.push_str(&format!("\n[skipped: {}]\n", one_line(reason))),
+        EntryBody::PermissionResolved { decision, .. } => text.push_str(&match decision {
+            playhouse::protocol::PermissionDecision::Allow => "\n[allowed]\n".to_owned(),
+            playhouse::protocol::PermissionDecision::Deny { reason } => format!("\n[denied: {}]\n", one_line(reason)),
+        }),
+        EntryBody::AttemptFailed { error, .. } => text.push_str(&format!("\n[{}]\n", one_line(&error.to_string()))),
+        EntryBody::LoopEnded { outcome, placed, note, .. } => {
+            placed.iter().flat_map(|input| &input.messages).for_each(|message| say(message, text));
+            note.iter().for_each(|message| say(message, text));
+            if let Some(how) = how_it_ended(outcome) {
+                text.push_str(&format!("\n[{}]\n", one_line(&how)));
+            }
+        }
+        EntryBody::Recovered { reason } => {
+            text.push_str(&format!("\n[went on from the journal: {}]\n", one_line(reason)))
+        }
+        EntryBody::Parked { reason } => text.push_str(&format!("\n[parked: {}]\n", one_line(reason))),
+        EntryBody::Head { messages, .. } => text.push_str(&format!("\n[back to message {messages}]\n")),
+        EntryBody::Reset => text.push_str("\n[the conversation was cleared]\n"),
+        EntryBody::Restored { messages } => {
+            text.push_str("\n[the conversation was replaced]\n");
+            messages.iter().for_each(|message| say(message, text));
+        }
+        EntryBody::RotatedTo { session } => text.push_str(&format!("\n[goes on in session {session}]\n")),
+        EntryBody::Input(_)
+        | EntryBody::ContinueAsked { .. }
+        | EntryBody::LoopStarted { .. }
+        | EntryBody::InputRejected { .. }
+        | EntryBody::Requested { .. }
+        | EntryBody::PermissionAsked { .. }
+        | EntryBody::ToolStarted { .. }
+        | EntryBody::ToolAnswered { .. }
+        | EntryBody::TurnEnded { .. }
+        | EntryBody::AbortAsked { .. }
+        | EntryBody::LoopClosed => {}
+    }
+}
+
+fn how_it_ended(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Stop => None,
+        Outcome::Length => Some("cut off by the model's output limit".to_owned()),
+        Outcome::Error { message } => Some(format!("failed: {message}")),
+        Outcome::Aborted => Some("aborted".to_owned()),
+        Outcome::Limit { limit } => Some(format!("stopped: {limit}")),
+        Outcome::Rejected { reason } => Some(format!("rejected: {reason}")),
+        Outcome::Halted { reason } => Some(format!("halted: {reason}")),
+    }
+}
+
+fn say(message: &AgentMessage, text: &mut String) {
+    let role = match message.llm() {
+        Some(Message::User { .. }) => "user",
+        Some(Message::Assistant { .. }) => "assistant",
+        Some(Message::ToolResult { .. }) => "tool",
+        None => return,
+    };
+    let Some(message) = message.llm() else { return };
+    text.push_str(&format!("\n{role}:\n"));
+    for block in message.content() {
+        match block {
+            Content::Text { text: said } => {
+                text.push_str(harmless(said).trim_end());
+                text.push('\n');
+            }
+            Content::Image { mime_type, .. } => text.push_str(&format!("({})\n", one_line(mime_type))),
+            Content::Thinking { .. } => {}
+            Content::ToolCall { name, arguments, .. } => {
+                text.push_str(&format!("→ {} {}\n", one_line(name), cut(&one_line(&arguments.to_string()), 200)));
+            }
+        }
+    }
+}
+
+fn quote(content: &[Content], text: &mut String) {
+    let said: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            Content::Text { text } => Some(text.as_str()),
+            Content::Image { .. } | Content::Thinking { .. } | Content::ToolCall { .. } => None,
+        })
+        .collect();
+    let said = harmless(&said.join("\n"));
+    let shown = cut(&said, RESULT_CHARS);
+    let lines: Vec<&str> = shown.trim_end().lines().collect();
+    for line in lines.iter().take(RESULT_LINES) {
+        text.push_str(&format!("  {line}\n"));
+    }
+    if lines.len() > RESULT_LINES {
+        text.push_str(&format!("  … {} more lines\n", said.trim_end().lines().count() - RESULT_LINES));
+    }
+}

@@ -1,0 +1,108 @@
+//! Text for people: one line, cut, without what could control a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+/// How a line on stderr looks on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tint {
+    /// As it is.
+    None,
+    /// For what matters less.
+    Dim,
+    /// For what went wrong.
+    Red,
+}
+
+impl Tint {
+    /// The codes before and after, where colours are wanted.
+    pub fn codes(self, colours: bool) -> (&'static str, &'static str) {
+        match self {
+            Self::Dim if colours => ("\x1b[2m", "\x1b[0m"),
+            Self::Red if colours => ("\x1b[31m", "\x1b[0m"),
+            Self::None | Self::Dim | Self::Red => ("", ""),
+        }
+    }
+}
+
+/// Whether stderr shows colours: a terminal, and nobody said no.
+pub fn stderr_colours() -> bool {
+    let no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stderr().is_terminal() && !no && !dumb
+}
+
+/// Writes one line to stderr, with its beginning in colour.
+pub fn error_line(head: &str, text: &str, tint: Tint) {
+    let (on, off) = tint.codes(stderr_colours());
+    // With stderr gone there is nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(text));
+}
+
+/// The text on one line, control characters made visible as spaces.
+pub fn one_line(text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    words.join(" ")
+}
+
+/// At most `max` characters, the last one `…` if some are missing.
+pub fn cut(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept: String = text.chars().take(max.saturating_sub(1)).collect();
+            format!("{kept}…")
+        }
+    }
+}
+
+/// The text without characters that control a terminal; lines and tabs stay.
+pub fn harmless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// Everything in the text on one line, nothing hidden: control characters are written out.
+pub fn spelled_out(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Characters that reorder or hide others.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// How wide the terminal on stdout is; `None` when there is none.
+pub fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_cannot_control_a_terminal() {
+        assert_eq!(one_line(" a\n\tb\x1b[31m  c "), "a b [31m c");
+        assert_eq!(harmless("a\x1b[2J\r\n\tb\u{7}"), "a[2J\n\tb");
+        assert_eq!(spelled_out("ls\nrm\x1b \u{202e}x"), "ls\\nrm\\u{1b} \\u{202e}x");
+    }
+
+    #[test]
+    fn texts_are_cut_on_characters() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöüß", 3), "äö…");
+        assert_eq!(cut("", 0), "");
+    }
+}

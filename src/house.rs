@@ -1,0 +1,242 @@
+//! The house: the root supervisor, and the way in.
+//!
+//! ```text
+//! house
+//! ├─ sessions     writers, one per shard
+//! ├─ providers    connections, one per provider + base URL + key; each supervises its calls
+//! └─ stage        agents; each supervises its executor and its sub-agents
+//! ```
+
+mod open;
+mod parking;
+mod resume;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use playhouse_agent::actor::{Origin, address};
+use playhouse_agent::{Agent, AgentActor, AgentHandle, Backstage, Definition, Life, Roster};
+use playhouse_protocol::entry::Opened;
+use playhouse_protocol::{AgentEvent, AgentId, Durability, SessionId};
+use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
+use playhouse_supervision::{
+    ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
+};
+use ractor::{Actor, ActorRef};
+
+pub use open::{HouseBuilder, KindFn, OpenError};
+pub use resume::ResumeError;
+
+use crate::builder::{AgentBuilder, SpawnError};
+
+/// How long an agent may take to stop when it is asked to.
+const STOP: Duration = Duration::from_secs(5);
+
+/// A house with its agents. Clones are the same house.
+#[derive(Clone)]
+pub struct House(Arc<Inner>);
+
+pub(crate) struct Inner {
+    backstage: Arc<Backstage>,
+    root: ActorRef<SupervisorMsg>,
+    stage: Roster,
+    store: Arc<dyn Store>,
+    /// The store if it is one of files; a house in memory has none.
+    files: Option<Arc<FileStore>>,
+    memory: Arc<MemoryStore>,
+    kinds: DashMap<String, KindFn>,
+    lives: DashMap<AgentId, Arc<Life>>,
+    closed: AtomicBool,
+    /// The house's own place in the live tree.
+    _node: TreeNode,
+}
+
+impl House {
+    /// Describes a house before it opens.
+    pub fn builder() -> HouseBuilder {
+        HouseBuilder::default()
+    }
+
+    /// Opens a house without a disk: nothing survives its process.
+    pub async fn in_memory() -> Result<Self, OpenError> {
+        Self::builder().open().await
+    }
+
+    /// Describes an agent to bring on stage.
+    pub fn agent(&self) -> AgentBuilder {
+        AgentBuilder::new(self.clone())
+    }
+
+    /// The agents on stage, sub-agents not counted.
+    pub fn agents(&self) -> Vec<AgentHandle> {
+        self.0.lives.iter().map(|life| AgentHandle::new(life.value().clone())).collect()
+    }
+
+    /// The agent with this id, if it is on stage.
+    pub fn get(&self, agent: &AgentId) -> Option<AgentHandle> {
+        self.0.lives.get(agent).map(|life| AgentHandle::new(life.value().clone()))
+    }
+
+    /// Everything alive, as seen at this moment.
+    pub fn tree(&self) -> Vec<NodeSnapshot> {
+        self.0.backstage.tree.snapshot()
+    }
+
+    /// What all agents share.
+    pub fn backstage(&self) -> &Arc<Backstage> {
+        &self.0.backstage
+    }
+
+    /// Makes an agent's actor fail as a bug would; its supervisor brings it back. For tests and demonstrations.
+    pub async fn crash(&self, agent: &AgentId) -> Result<(), playhouse_agent::HandleError> {
+        match self.get(agent) {
+            Some(handle) => handle.crash().await,
+            None => Err(playhouse_supervision::Absent::Unknown.into()),
+        }
+    }
+
+    /// Takes an agent off the stage. What its journal holds can be resumed.
+    pub async fn dismiss(&self, agent: &AgentId) {
+        let Some((_, life)) = self.0.lives.remove(agent) else { return };
+        self.0.stage.remove(&address(agent)).await;
+        self.0.backstage.agents.retire(agent.as_str());
+        self.0.backstage.hub.close(agent);
+        life.let_go();
+        match life.opened.settings.durability {
+            Durability::None => self.0.backstage.remove(life.session()),
+            Durability::Flush | Durability::Os => self.0.backstage.release(life.session()),
+        }
+    }
+
+    /// Every session in the store, newest first.
+    pub async fn sessions(&self) -> Result<Vec<SessionSummary>, StoreError> {
+        let store = self.0.store.clone();
+        self.blocking(move || store.list()).await
+    }
+
+    /// One session in the store.
+    pub async fn session(&self, session: &SessionId) -> Result<SessionSummary, StoreError> {
+        let (store, files, id) = (self.0.store.clone(), self.0.files.clone(), session.clone());
+        self.blocking(move || {
+            let loaded = store.load(&id, playhouse_session::Take::Peek)?;
+            let held_by = files.map(|files| files.holder(&id)).transpose()?.flatten();
+            Ok(SessionSummary::of(&id, &loaded.entries, held_by, loaded.damage))
+        })
+        .await
+    }
+
+    /// Deletes a session for good.
+    pub async fn remove_session(&self, session: &SessionId) -> Result<(), StoreError> {
+        let (store, session) = (self.0.store.clone(), session.clone());
+        self.blocking(move || store.remove(&session)).await
+    }
+
+    /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
+    /// A run that is not done by then stays in its journal, to be resumed.
+    pub async fn shutdown(&self, drain: Duration) {
+        if self.0.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if !drain.is_zero() {
+            // Nobody is waited for longer than this.
+            let _ = tokio::time::timeout(drain, self.drained()).await;
+        }
+        let _ = Supervisor::shutdown(&self.0.root).await;
+        playhouse_tools::settled().await;
+        self.0.lives.clear();
+    }
+
+    async fn drained(&self) {
+        for agent in self.agents() {
+            let mut events = agent.subscribe();
+            if !agent.state().await.is_ok_and(|state| state.is_streaming) {
+                continue;
+            }
+            while let Some(event) = events.next().await {
+                if matches!(event.event, AgentEvent::AgentEnd { .. }) {
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        match self.0.files {
+            Some(_) => Durability::Flush,
+            None => Durability::None,
+        }
+    }
+
+    /// Puts an agent on the roster and starts it.
+    pub(crate) async fn take_on(
+        &self,
+        mut opened: Opened,
+        definition: Arc<Definition>,
+        origin: Origin,
+    ) -> Result<AgentHandle, SpawnError> {
+        if self.0.closed.load(Ordering::SeqCst) {
+            return Err(SpawnError::Closed);
+        }
+        if self.0.files.is_none() {
+            opened.settings.durability = Durability::None;
+        }
+        let agent_id = opened.agent_id.clone();
+        let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
+        match self.0.lives.entry(agent_id.clone()) {
+            dashmap::Entry::Occupied(_) => return Err(SpawnError::Taken(agent_id)),
+            dashmap::Entry::Vacant(place) => place.insert(life.clone()),
+        };
+        self.0.backstage.agents.expect(agent_id.as_str());
+        if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
+            self.0.lives.remove(&agent_id);
+            self.0.backstage.agents.retire(agent_id.as_str());
+            return Err(error.into());
+        }
+        Ok(AgentHandle::new(life))
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Io {
+                doing: "use the store",
+                path: std::path::PathBuf::new(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+fn agent_spec(life: &Arc<Life>) -> ChildSpec {
+    let life = life.clone();
+    ChildSpec {
+        id: life.address(),
+        kind: "agent",
+        restart: Restart::Permanent,
+        budget: RestartBudget::default(),
+        shutdown: Shutdown::Stop(STOP),
+        start: start_fn(move |above| {
+            let life = life.clone();
+            async move {
+                let agents = &life.backstage.agents;
+                life.succeeds(agents.get(life.agent_id.as_str()));
+                let started = Actor::spawn_linked(None, AgentActor, life.clone(), above).await;
+                let (actor, _) = started.map_err(|error| error.to_string())?;
+                agents.publish(life.agent_id.as_str(), actor.clone());
+                Ok(actor.get_cell())
+            }
+        }),
+    }
+}
+
+impl fmt::Debug for House {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("House").field("agents", &self.0.lives.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,185 @@
+//! Opening a house.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use playhouse_agent::backstage::writer_id;
+use playhouse_agent::{Backstage, Definition, Roster};
+use playhouse_protocol::NodeId;
+use playhouse_protocol::entry::Settings;
+use playhouse_session::{FileStore, MemoryStore, Store, StoreError, Writer, WriterArgs};
+use playhouse_supervision::{
+    ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
+    SupervisorArgs, Tree, start_fn, unwinding,
+};
+use ractor::Actor;
+use uuid::Uuid;
+
+use super::{House, Inner};
+
+/// How many writers a house has: sessions are spread over them.
+const SHARDS: usize = 4;
+/// How long writers may take to write what they have when the house closes.
+const WRITE_OUT: Duration = Duration::from_secs(10);
+
+/// Makes the code of an agent from its settings.
+pub type KindFn = Arc<dyn Fn(&Settings) -> Result<Definition, String> + Send + Sync>;
+
+/// Why a house did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A panic would end the process.
+    #[error(transparent)]
+    PanicAborts(#[from] PanicAborts),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The root supervisor did not start.
+    #[error("the root supervisor did not start: {0}")]
+    Root(String),
+}
+
+/// A house to be.
+#[derive(Default)]
+pub struct HouseBuilder {
+    data_dir: Option<PathBuf>,
+    kinds: Vec<(String, KindFn)>,
+}
+
+impl fmt::Debug for HouseBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<&str> = self.kinds.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("HouseBuilder").field("data_dir", &self.data_dir).field("kinds", &kinds).finish()
+    }
+}
+
+impl HouseBuilder {
+    /// Where journals are kept. Without it nothing survives the process.
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(path.into());
+        self
+    }
+
+    /// Registers the code of a kind of agent, so that its sessions can be resumed.
+    pub fn kind<F>(mut self, name: impl Into<String>, make: F) -> Self
+    where
+        F: Fn(&Settings) -> Result<Definition, String> + Send + Sync + 'static,
+    {
+        self.kinds.push((name.into(), Arc::new(make)));
+        self
+    }
+
+    /// Opens the house. Processes that a dead house left behind are killed first.
+    pub async fn open(self) -> Result<House, OpenError> {
+        unwinding()?;
+        let files = match self.data_dir {
+            None => None,
+            Some(path) => Some(Arc::new(open_files(path).await?)),
+        };
+        let memory = Arc::new(MemoryStore::default());
+        let store: Arc<dyn Store> = match &files {
+            Some(files) => files.clone(),
+            None => memory.clone(),
+        };
+        let node = match &files {
+            Some(files) => files.node().clone(),
+            None => NodeId::from(Uuid::new_v4().simple().to_string()),
+        };
+        if let Err(error) = playhouse_tools::adopt_orphans() {
+            tracing::warn!("orphaned processes of tools will not be adopted: {error}");
+        }
+        let tree = Tree::default();
+        let node_in_tree = tree.enter("house", "supervisor", None);
+        node_in_tree.set_state(NodeState::Running);
+        let supervisors = Directory::new();
+        let providers = Roster::new("providers", supervisors.clone());
+        let stage = Roster::new("stage", supervisors);
+        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone()));
+        let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
+        let mut args = SupervisorArgs::new("house", tree.clone());
+        args.children = vec![
+            sessions(&backstage, &store, &memory),
+            providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))),
+            stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))),
+        ];
+        let root = Supervisor::root(args).await.map_err(|error| OpenError::Root(error.to_string()))?;
+        let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
+        let inner = Arc::new(Inner {
+            backstage,
+            root,
+            stage,
+            store,
+            files,
+            memory,
+            kinds,
+            lives: DashMap::new(),
+            closed: AtomicBool::new(false),
+            _node: node_in_tree,
+        });
+        // Set once, here: nobody else has it.
+        let _ = house.set(Arc::downgrade(&inner));
+        Ok(House(inner))
+    }
+}
+
+async fn open_files(path: PathBuf) -> Result<FileStore, StoreError> {
+    let work = move || {
+        let files = FileStore::open(path)?;
+        for node in files.dead_nodes()? {
+            let killed = playhouse_tools::kill_leftovers(node.as_str());
+            if killed > 0 {
+                tracing::warn!(%node, killed, "killed what a dead house left running");
+            }
+            files.bury(&node)?;
+        }
+        Ok(files)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(opened) => opened,
+        Err(error) => Err(StoreError::Io { doing: "open the store", path: PathBuf::new(), reason: error.to_string() }),
+    }
+}
+
+fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<MemoryStore>) -> ChildSpec {
+    let mut args = SupervisorArgs::new("sessions", backstage.tree.clone());
+    for shard in 0..SHARDS {
+        let depth = Arc::default();
+        let writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
+        let (house, id) = (Arc::downgrade(backstage), writer_id(shard));
+        backstage.writers.expect(id.as_str());
+        args.children.push(ChildSpec {
+            id: id.clone(),
+            kind: "writer",
+            restart: Restart::Permanent,
+            budget: RestartBudget::default(),
+            shutdown: Shutdown::Drain(WRITE_OUT),
+            start: start_fn(move |above| {
+                let (house, id, writer, depth) = (house.upgrade(), id.clone(), writer.clone(), depth.clone());
+                async move {
+                    let house = house.ok_or("the house is closed")?;
+                    let started = Actor::spawn_linked(None, Writer, writer, above).await;
+                    let (actor, _) = started.map_err(|error| error.to_string())?;
+                    house.tree.set_queue(&id, depth);
+                    house.writers.publish(id.as_str(), actor.clone());
+                    Ok(actor.get_cell())
+                }
+            }),
+        });
+    }
+    Supervisor::child(args, Shutdown::Stop(WRITE_OUT))
+}
+
+/// An agent whose restarts are spent is parked: its id says so, and so does its journal.
+fn stage_notices(house: Arc<OnceLock<Weak<Inner>>>) -> NoticeFn {
+    Arc::new(move |notice| {
+        let Some(house) = house.get().and_then(Weak::upgrade) else { return };
+        match notice {
+            Notice::Parked { id, reason } => House(house).parked(&id, reason),
+            Notice::Started { .. } | Notice::Restarted { .. } | Notice::Ended { .. } => {}
+        }
+    })
+}

@@ -1,0 +1,133 @@
+//! Going on with what another process left.
+
+use std::sync::Arc;
+
+use playhouse_agent::actor::Origin;
+use playhouse_agent::keys::with_key;
+use playhouse_agent::{AgentHandle, Definition};
+use playhouse_protocol::entry::{Opened, Settings};
+use playhouse_protocol::{AgentId, EntryBody, SessionId};
+use playhouse_provider::provider_for;
+use playhouse_session::{SessionStatus, SessionSummary, StoreError, Take};
+
+use super::House;
+use crate::builder::SpawnError;
+
+/// Why a session could not be taken up.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// The store refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its first entry is gone.
+    #[error("the journal of session `{0}` has lost its first entry, so what the session is cannot be told")]
+    NotOpened(SessionId),
+    /// Nobody registered its kind.
+    #[error(
+        "session `{session}` is of the kind `{kind}`, which this program does not have; register it with `House::builder().kind(…)`"
+    )]
+    MissingKind {
+        /// The session.
+        session: SessionId,
+        /// Its kind.
+        kind: String,
+    },
+    /// Its kind's code cannot be made here.
+    #[error("session `{session}` cannot go on: {reason}")]
+    MissingPart {
+        /// The session.
+        session: SessionId,
+        /// What is missing.
+        reason: String,
+    },
+    /// It belongs to a sub-agent.
+    #[error("session `{session}` belongs to a sub-agent; resume its parent `{parent}`")]
+    Child {
+        /// The session.
+        session: SessionId,
+        /// The parent's session.
+        parent: SessionId,
+    },
+    /// It could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+}
+
+impl House {
+    /// Root sessions with something left to do that no live process holds, oldest first.
+    pub async fn unfinished(&self) -> Result<Vec<SessionSummary>, StoreError> {
+        let mut sessions = self.sessions().await?;
+        sessions.retain(|session| {
+            let open = match session.status {
+                SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,
+                SessionStatus::Idle => false,
+            };
+            open && session.parent.is_none() && session.held_by.is_none()
+        });
+        sessions.reverse();
+        Ok(sessions)
+    }
+
+    /// Brings the agent of a stored session on stage; it goes on from its journal by itself.
+    pub async fn resume(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
+        let opened = self.opened(session).await?;
+        if let Some(parent) = &opened.spawned_by {
+            let parent = parent.parent_session_id.clone();
+            return Err(ResumeError::Child { session: session.clone(), parent });
+        }
+        if let Some(agent) = self.get(&opened.agent_id) {
+            return Ok(agent);
+        }
+        let definition = match self.parts(session, &opened.settings).await {
+            Ok(definition) => definition,
+            Err(error) => {
+                self.park_stored(session, &error.to_string()).await?;
+                return Err(error);
+            }
+        };
+        Ok(self.take_on(opened, Arc::new(definition), Origin::Stored).await?)
+    }
+
+    /// How a stored session begins, with the settings it has now.
+    pub async fn opened(&self, session: &SessionId) -> Result<Opened, ResumeError> {
+        let (store, id) = (self.0.store.clone(), session.clone());
+        let loaded = self.blocking(move || store.load(&id, Take::Peek)).await?;
+        let mut opened: Option<Opened> = None;
+        for (_, entry) in &loaded.entries {
+            match (&entry.body, &mut opened) {
+                (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
+                (EntryBody::Configured { settings }, Some(opened)) => opened.settings = settings.as_ref().clone(),
+                _ => {}
+            }
+        }
+        opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))
+    }
+
+    /// The session's code, when everything is there that it takes to go on: its kind, its model, its key.
+    async fn parts(&self, session: &SessionId, settings: &Settings) -> Result<Definition, ResumeError> {
+        let definition = self.definition(session, settings)?;
+        if definition.provider_override.is_some() {
+            return Ok(definition);
+        }
+        let model = with_key(&settings.model);
+        let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
+        match tokio::task::spawn_blocking(move || provider_for(&model).map(drop)).await {
+            Ok(Ok(())) => Ok(definition),
+            Ok(Err(error)) => Err(missing(error.to_string())),
+            Err(error) => Err(missing(error.to_string())),
+        }
+    }
+
+    fn definition(&self, session: &SessionId, settings: &Settings) -> Result<Definition, ResumeError> {
+        let Some(make) = self.0.kinds.get(&settings.kind).map(|make| make.value().clone()) else {
+            return Err(ResumeError::MissingKind { session: session.clone(), kind: settings.kind.clone() });
+        };
+        make(settings).map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
+    }
+
+    /// Starts a parked agent of this house again.
+    pub async fn unpark(&self, agent: &AgentId) -> Result<AgentHandle, SpawnError> {
+        self.0.stage.resume(&playhouse_agent::actor::address(agent)).await?;
+        self.get(agent).ok_or(SpawnError::Closed)
+    }
+}

@@ -1,0 +1,57 @@
+//! Playhouse runs language-model agents as supervised actors: many at once, for a long time, without losing work.
+//!
+//! An agent is a pure machine inside an actor, and the journal is the run: what must survive is journaled before it is
+//! acted on, and a crash, a restart and a resumed session are the same thing: fold the journal, go on.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use playhouse::prelude::*;
+//!
+//! let house = House::in_memory().await?;
+//! let model = Scripted::new([Step::text("Hello from the stage.")]);
+//! let agent = house.agent().provider_override(model).spawn().await?;
+//! assert_eq!(agent.prompt("Say hello.").await?.text(), "Hello from the stage.");
+//! house.shutdown(std::time::Duration::ZERO).await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! The rooms: [`House`] is the front; [`agent`], [`session`], [`provider`], [`tools`], [`context`], [`supervision`] and
+//! [`protocol`] are backstage.
+
+mod builder;
+pub mod house;
+mod loops;
+
+pub use builder::{AgentBuilder, SpawnError};
+pub use house::{House, HouseBuilder, OpenError, ResumeError};
+pub use loops::{AgentContext, AgentLoopConfig, LoopError, agent_loop, agent_loop_continue};
+
+pub use playhouse_agent as agent;
+pub use playhouse_context as context;
+pub use playhouse_protocol as protocol;
+pub use playhouse_provider as provider;
+pub use playhouse_session as session;
+pub use playhouse_supervision as supervision;
+pub use playhouse_tools as tools;
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::agent::{
+        Agent, AgentHandle, Approvals, Decision, Definition, FilterVerdict, HandleError, Hooks, InputError,
+        InputFilter, RunReport, SubAgentTool, Subscription,
+    };
+    pub use crate::protocol::{
+        AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Message,
+        ModelConfig, Outcome, PermissionDecision, PermissionMode, QueueMode, RetryConfig, Secret, StreamDelta,
+        ToolContext, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+    };
+    pub use crate::provider::{Scripted, Step, StreamProvider};
+    pub use crate::tools::{Tool, ToolSet, default_tools};
+    pub use crate::{AgentBuilder, House};
+}
+
+/// The programs in the README are compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,153 @@
+//! The house end to end, in one process: real actors, real journals, a scripted model.
+
+use std::time::Duration;
+
+use playhouse::prelude::*;
+use serde_json::json;
+
+fn script(text: &str) -> Scripted {
+    Scripted::from_json(text).unwrap()
+}
+
+/// The events of one run, by name.
+async fn names(events: &mut Subscription) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Some(event) = events.next().await {
+        let name = serde_json::to_value(&event.event).unwrap()["type"].as_str().unwrap().to_owned();
+        let end = name == "AgentEnd";
+        if names.last() != Some(&name) || name != "MessageUpdate" {
+            names.push(name);
+        }
+        if end {
+            return names;
+        }
+    }
+    names
+}
+
+#[tokio::test]
+async fn a_prompt_is_answered_in_the_order_of_the_contract() {
+    let house = House::in_memory().await.unwrap();
+    let agent = house
+        .agent()
+        .provider_override(script(r#"{"turns":[{"text":"hello there","chunk":5}]}"#))
+        .spawn()
+        .await
+        .unwrap();
+    let mut events = agent.subscribe();
+    let report = agent.prompt("hi").await.unwrap();
+    assert_eq!((report.text().as_str(), &report.outcome), ("hello there", &Outcome::Stop));
+    assert_eq!(
+        names(&mut events).await,
+        [
+            "AgentStart",
+            "TurnStart",
+            "MessageStart",
+            "MessageEnd",
+            "ModelRequestStart",
+            "MessageStart",
+            "MessageUpdate",
+            "MessageEnd",
+            "TurnEnd",
+            "AgentEnd",
+        ]
+    );
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn tools_run_and_a_sub_agent_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("note.txt"), "the treasure is under the stage").unwrap();
+    let house = House::builder().data_dir(folder.path().join("data")).open().await.unwrap();
+    let turns = json!({"turns": [
+        {"tool_calls": [
+            {"name": "read_file", "arguments": {"path": "note.txt"}},
+            {"name": "helper", "arguments": {"task": "count to three"}},
+            {"name": "bash", "arguments": {"command": "echo $((6*7))"}},
+        ]},
+        {"text": "all done"},
+        {"text": "one two three", "when": {"prompt_contains": "count to three"}},
+    ]});
+    let agent = house
+        .agent()
+        .provider_override(script(&turns.to_string()))
+        .tools(default_tools())
+        .sub_agent(SubAgentTool::new("helper"))
+        .permission(PermissionMode::Yolo)
+        .cwd(folder.path())
+        .spawn()
+        .await
+        .unwrap();
+    let report = agent.prompt("find it").await.unwrap();
+    assert_eq!(report.text(), "all done", "{report:#?}");
+    let results: Vec<String> = report.messages[2..5].iter().map(|m| m.llm().unwrap().text()).collect();
+    assert!(results[0].contains("under the stage"), "{results:?}");
+    assert_eq!(results[1], "one two three");
+    assert!(results[2].contains("42"), "{results:?}");
+    let kinds: Vec<_> = house.tree().into_iter().map(|node| node.kind).collect();
+    assert!(!kinds.contains(&"executor".to_owned()) && !kinds.contains(&"call".to_owned()), "{kinds:?}");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_crash_in_mid_stream_costs_nothing_but_the_stream() {
+    let house = House::in_memory().await.unwrap();
+    let slow = script(r#"{"turns":[{"text":"a long answer that takes its time","chunk":1,"delay_ms":10}]}"#);
+    let agent = house.agent().provider_override(slow).spawn().await.unwrap();
+    let mut events = agent.subscribe();
+    let (asking, handle) = (agent.clone(), house.clone());
+    let run = tokio::spawn(async move { asking.prompt("go").await });
+    while !matches!(events.next().await.unwrap().event, AgentEvent::MessageUpdate { .. }) {}
+    handle.crash(agent.id()).await.unwrap();
+    let report = run.await.unwrap().unwrap();
+    assert_eq!(report.text(), "a long answer that takes its time");
+    let seen = names(&mut events).await;
+    assert!(seen.contains(&"AgentRestarted".to_owned()), "{seen:?}");
+    assert!(!seen.contains(&"AgentStart".to_owned()) && !seen.contains(&"TurnStart".to_owned()), "{seen:?}");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_second_process_goes_on_from_the_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let script_file = folder.path().join("script.json");
+    std::fs::write(&script_file, r#"{"turns":[{"text":"first"},{"text":"second"}]}"#).unwrap();
+    let open =
+        || House::builder().data_dir(folder.path().join("data")).kind("plain", |_| Ok(Definition::default())).open();
+    let house = open().await.unwrap();
+    let agent = house.agent().kind("plain").model(ModelConfig::scripted(&script_file)).spawn().await.unwrap();
+    agent.prompt("one").await.unwrap();
+    let session = agent.session_id();
+    house.shutdown(Duration::ZERO).await;
+    drop((agent, house));
+    let house = open().await.unwrap();
+    let agent = house.resume(&session).await.unwrap();
+    assert_eq!(agent.prompt("two").await.unwrap().text(), "second");
+    assert_eq!(agent.state().await.unwrap().messages.len(), 4);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn a_sub_agent_may_not_do_what_its_parent_may_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::in_memory().await.unwrap();
+    let turns = json!({"turns": [
+        {"tool_calls": [{"name": "helper", "arguments": {"task": "make a mark"}}]},
+        {"text": "done"},
+        {"tool_calls": [{"name": "bash", "arguments": {"command": "touch mark"}}], "when": {"prompt_contains": "make a mark"}},
+        {"text": "it was not allowed", "when": {"prompt_contains": "make a mark"}},
+    ]});
+    let tools = Some(ToolSet::new(default_tools()).unwrap());
+    let helper = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+    let agent = |mode| {
+        let model = script(&turns.to_string());
+        house.agent().provider_override(model).sub_agent(helper.clone()).permission(mode).cwd(folder.path()).spawn()
+    };
+    let asking = agent(PermissionMode::Ask).await.unwrap();
+    assert_eq!(asking.prompt("go").await.unwrap().messages[2].llm().unwrap().text(), "it was not allowed");
+    assert!(!folder.path().join("mark").exists());
+    agent(PermissionMode::Yolo).await.unwrap().prompt("go").await.unwrap();
+    assert!(folder.path().join("mark").exists(), "the same play, allowed");
+    house.shutdown(Duration::ZERO).await;
+}
