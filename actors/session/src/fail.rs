@@ -10,6 +10,9 @@
 //! | `write-short` | the n-th record is written by half |
 //! | `disk-full` | the n-th record finds no room |
 //! | `flush-error` | the n-th flush fails |
+//! | `blob-before` | before the write of the n-th blob: the process kills itself |
+//! | `blob-after` | after that write, before the blob has its name |
+//! | `blob-full` | the n-th blob finds no room |
 
 #[cfg(feature = "fail-points")]
 mod armed {
@@ -22,6 +25,7 @@ mod armed {
 
     static RECORDS: AtomicU64 = AtomicU64::new(0);
     static FLUSHES: AtomicU64 = AtomicU64::new(0);
+    static BLOBS: AtomicU64 = AtomicU64::new(0);
     static POINT: OnceLock<Option<(String, u64)>> = OnceLock::new();
 
     fn is(point: &str, count: u64) -> bool {
@@ -73,6 +77,21 @@ mod armed {
                 return Err(io::Error::other("injected flush error"));
             }
             Kernel.flush(file)
+        }
+
+        fn write_blob(&self, file: &File, content: &[u8]) -> io::Result<()> {
+            let n = BLOBS.fetch_add(1, Ordering::SeqCst) + 1;
+            if is("blob-before", n) {
+                die();
+            }
+            if is("blob-full", n) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let written = Kernel.write_blob(file, content);
+            if is("blob-after", n) {
+                die();
+            }
+            written
         }
     }
 

@@ -2,27 +2,28 @@
 //!
 //! A record is one `write(2)`; if it fails, the file is cut back to the last whole batch and takes no more until it is
 //! loaded again. A failed flush is final in the same way, and the next load writes the file anew, since a kernel may
-//! drop what it could not flush and still show it. Which process may write is `ownership.rs`.
+//! drop what it could not flush and still show it. Which process may write is `ownership.rs`; long strings are files of
+//! their own, see `blob_files.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::entry::FORMAT_VERSION;
 use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
 
-use crate::disk::Disk;
+use crate::blob;
+use crate::blob_files::{self, Blobs};
+use crate::disk::{Disk, write_record};
 use crate::fail::DefaultDisk;
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
 use crate::journal::{Descriptors, Journal, Presence};
 use crate::listing;
 use crate::ownership::{Claim, Holder, Owners, read_record};
-use crate::record::encode;
+use crate::record::{self, Form};
 use crate::recovery;
-use crate::scan::Scan;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
 
@@ -136,6 +137,7 @@ impl FileStore {
         lock(&self.descriptors).forget(session);
         let paths = self.paths(session);
         folder::check_if_there(&paths.folder)?;
+        folder::check_if_there(&paths.blobs)?;
         recovery::refuse_newer(&paths.journal)?;
         let mut epoch = match self.owners.claim(session, &paths.owner, &paths.journal)? {
             Claim::Ours(epoch) => epoch,
@@ -145,6 +147,7 @@ impl FileStore {
             }
         };
         if lock(&self.suspects).contains(session) {
+            blob_files::write_anew(&paths.blobs)?;
             recovery::write_anew(&paths)?;
             lock(&self.suspects).remove(session);
         }
@@ -152,11 +155,7 @@ impl FileStore {
             *slot = Some(Journal::empty(epoch, Presence::Claimed));
             return Ok(Loaded { entries: Vec::new(), epoch, damage: Vec::new() });
         };
-        let scan = Scan::read(BufReader::with_capacity(1 << 16, &file))
-            .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
-        if let Some(version) = scan.newer {
-            return Err(StoreError::NewerFormat { path: paths.journal, version, supported: FORMAT_VERSION });
-        }
+        let scan = recovery::read(&paths, &file)?;
         if scan.epoch > epoch {
             let higher = scan.epoch.saturating_add(1);
             self.owners.raise(session, &paths.owner, epoch, higher)?;
@@ -167,6 +166,7 @@ impl FileStore {
         journal.next_seq = scan.last_seq.saturating_add(1);
         journal.len = scan.good_end;
         journal.unflushed = scan.good_end > 0;
+        journal.blobs = Blobs::found(&paths.blobs)?;
         for (seq, entry) in &scan.entries {
             journal.recent.push(entry.id.clone(), *seq);
         }
@@ -180,13 +180,10 @@ impl FileStore {
     fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         let paths = self.paths(session);
         folder::check_if_there(&paths.folder)?;
+        folder::check_if_there(&paths.blobs)?;
         let file = folder::open_to_read(&paths.journal)?;
         let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
-        let scan = Scan::read(BufReader::with_capacity(1 << 16, &file))
-            .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
-        if let Some(version) = scan.newer {
-            return Err(StoreError::NewerFormat { path: paths.journal, version, supported: FORMAT_VERSION });
-        }
+        let scan = recovery::read(&paths, &file)?;
         // What a live owner is writing right now is no damage.
         let tail = match self.holder(session)? {
             Some(_) => None,
@@ -216,6 +213,7 @@ impl FileStore {
         session: &SessionId,
         journal: &mut Journal,
         entries: &[Arc<Entry>],
+        sync: Sync,
     ) -> Result<Vec<Seq>, StoreError> {
         let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
         let mut seqs = Vec::with_capacity(entries.len());
@@ -255,16 +253,24 @@ impl FileStore {
         let mut len = journal.len;
         for (entry, seq) in &fresh {
             line.clear();
-            let written = encode(*seq, epoch, entry, &mut line)
-                .map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })
-                .and_then(|()| self.write_record(&file, &line, &paths.journal));
+            let written = self
+                .encode(session, &paths, journal, (*seq, entry), &mut line)
+                .and_then(|()| match sync {
+                    Sync::Kernel => Ok(()),
+                    Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
+                })
+                .and_then(|()| write_record(&*self.disk, &file, &line, &paths.journal));
             if let Err(error) = written {
-                // Should this fail too, the next load cuts what is torn.
-                let _ = file.set_len(journal.len);
+                match file.set_len(journal.len) {
+                    Ok(()) => journal.blobs.roll_back(&paths.blobs),
+                    // The next load cuts what is torn; the batch's whole records need their blobs.
+                    Err(_) => journal.blobs.keep(),
+                }
                 return Err(error);
             }
             len += line.len() as u64;
         }
+        journal.blobs.keep();
         journal.unflushed = true;
         // Whoever took over between the check above and the writes has not seen them: then they don't count.
         self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
@@ -276,20 +282,32 @@ impl FileStore {
         Ok(seqs)
     }
 
-    /// One record, one `write(2)`: never a second one for the rest, which could land after someone else's bytes.
-    fn write_record(&self, file: &File, line: &[u8], path: &Path) -> Result<(), StoreError> {
-        loop {
-            return match self.disk.write(file, line) {
-                Ok(written) if written == line.len() => Ok(()),
-                Ok(written) => Err(StoreError::Io {
-                    doing: "append a record",
-                    path: path.to_owned(),
-                    reason: format!("only {written} of {} bytes were written; see that there is space", line.len()),
-                }),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => Err(StoreError::io("append a record", path, &e)),
-            };
+    /// The line for an entry. Its long strings are written to their files, one entry's at a time.
+    fn encode(
+        &self,
+        session: &SessionId,
+        paths: &Paths,
+        journal: &mut Journal,
+        (seq, entry): (Seq, &Entry),
+        line: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let json =
+            record::to_json(entry).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
+        let put = |content: &str| journal.blobs.put(&*self.disk, &paths.blobs, journal.epoch, content);
+        match blob::extract(&json, put)? {
+            None => record::seal(seq, journal.epoch, Form::Plain, &json, line),
+            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, &json, line),
         }
+        Ok(())
+    }
+
+    /// Flushes the blobs that records name, so that the records may be.
+    fn flush_blobs(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<(), StoreError> {
+        let flushed = journal.blobs.flush(&*self.disk, &paths.blobs, journal.epoch);
+        if flushed.is_err() {
+            lock(&self.suspects).insert(session.clone());
+        }
+        flushed
     }
 
     fn flush_journal(&self, session: &SessionId, journal: &mut Journal) -> Result<(), StoreError> {
@@ -298,6 +316,7 @@ impl FileStore {
         }
         let paths = self.paths(session);
         let file = self.file(session, &paths, journal)?;
+        self.flush_blobs(session, &paths, journal)?;
         let flushed = match journal.unflushed {
             true => self.disk.flush(&file).map_err(|e| e.to_string()),
             false => Ok(()),
@@ -385,9 +404,9 @@ impl Store for FileStore {
             epoch,
             |_| true,
             |journal| {
-                let seqs = self.write(session, journal, entries)?;
+                let seqs = self.write(session, journal, entries, sync)?;
                 match sync {
-                    Sync::Kernel => {}
+                    Sync::Kernel | Sync::Blobs => {}
                     Sync::Disk => self.flush_journal(session, journal)?,
                 }
                 Ok(seqs)
@@ -418,6 +437,8 @@ impl Store for FileStore {
             if !folder::exists(&paths.journal)? {
                 return Err(StoreError::Unknown { session: session.clone() });
             }
+            // First: should it end here, the session is still there to be removed again.
+            blob_files::remove(&paths.blobs)?;
             folder::remove_if_there(&paths.journal)?;
             for torn in recovery::torn_files(&paths)? {
                 folder::remove_if_there(&torn)?;

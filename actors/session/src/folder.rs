@@ -25,6 +25,7 @@ pub(crate) struct Paths {
     pub folder: PathBuf,
     pub journal: PathBuf,
     pub owner: PathBuf,
+    pub blobs: PathBuf,
 }
 
 impl Paths {
@@ -32,7 +33,8 @@ impl Paths {
         let folder = sessions.join(format!("{:02x}", stable_hash(session) & 0xff));
         let journal = folder.join(format!("{session}.journal"));
         let owner = folder.join(format!("{session}.owner"));
-        Self { folder, journal, owner }
+        let blobs = folder.join(format!("{session}.blobs"));
+        Self { folder, journal, owner, blobs }
     }
 
     /// Where the n-th torn tail is kept.

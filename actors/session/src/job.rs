@@ -235,13 +235,13 @@ impl Job {
             Place::Store => &*self.store,
             Place::Memory => &*self.memory,
         };
-        match store.append(session, epoch, &append.batch.entries, Sync::Kernel) {
+        let (sync, flush) = match (place, append.batch.class, append.durability) {
+            (Place::Store, Class::D, Durability::Flush) => (Sync::Blobs, Some(epoch)),
+            (Place::Store | Place::Memory, Class::P | Class::D, _) => (Sync::Kernel, None),
+        };
+        match store.append(session, epoch, &append.batch.entries, sync) {
             Ok(seqs) => {
                 standings.insert(session.clone(), Standing::Ready { place, epoch });
-                let flush = match (place, append.batch.class, append.durability) {
-                    (Place::Store, Class::D, Durability::Flush) => Some(epoch),
-                    (Place::Store | Place::Memory, Class::P | Class::D, _) => None,
-                };
                 Ok((flush, seqs))
             }
             Err(error) => {

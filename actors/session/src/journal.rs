@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use playhouse_protocol::{EntryId, Seq, SessionId};
 
+use crate::blob_files::Blobs;
 use crate::ownership::Stamp;
 use crate::store::StoreError;
 
@@ -36,6 +37,7 @@ pub(crate) struct Journal {
     pub unflushed: bool,
     /// Whether its name may not be on the disk.
     pub folder_unflushed: bool,
+    pub blobs: Blobs,
     /// The owner record as last seen.
     pub stamp: Option<Stamp>,
     /// Why it takes no more entries.
@@ -52,6 +54,7 @@ impl Journal {
             recent: RecentIds::default(),
             unflushed: false,
             folder_unflushed: true,
+            blobs: Blobs::default(),
             stamp: None,
             broken: None,
         }

@@ -5,10 +5,16 @@
 //! [`MemoryStore`] for tests and for durability `none`. The [`Writer`] actor appends for many agents and flushes in
 //! groups; `Committed` means that the entry is as safe as its class asks.
 //!
-//! Purity: [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done on tokio's
-//! blocking pool by the Writer. This crate never interprets a conversation, never calls a model or a tool, never
+//! A string of more than 64 KiB (an image, a long output) is not in its entry's line but a file of its own, named by
+//! its hash ([`blob`]) and flushed before the line that names it. A crash in between leaves a file that nothing names:
+//! harmless, and gone when the session is removed.
+//!
+//! Purity: [`blob`], [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done on
+//! tokio's blocking pool by the Writer. This crate never interprets a conversation, never calls a model or a tool, never
 //! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
 
+pub mod blob;
+mod blob_files;
 pub mod disk;
 mod fail;
 mod files;
@@ -32,3 +38,6 @@ pub use scan::{Damage, DamageKind};
 pub use store::{Loaded, Store, StoreError, Sync, Take};
 pub use summary::{SessionStatus, SessionSummary};
 pub use writer::{JobNews, Writer, WriterArgs, WriterMsg, WriterState, shard};
+
+/// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
+pub const ACTORS: [(&str, &[&str]); 1] = [("writer", &WriterMsg::NAMES)];

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use playhouse_protocol::SessionId;
 
+use crate::blob_files::{BlobFiles, Reading};
 use crate::folder;
 use crate::ownership::Holder;
 use crate::record::BadLine;
@@ -47,8 +48,9 @@ fn summarise(
         Ok(held_by) => (held_by, Vec::new()),
         Err(e) => (None, vec![unreadable(e.to_string())]),
     };
+    let blobs = BlobFiles::new(path.with_extension("blobs"), Reading::Beginning);
     let scan = match folder::open_to_read(path) {
-        Ok(Some(file)) => Scan::read(BufReader::with_capacity(1 << 16, file)).map_err(|e| e.to_string()),
+        Ok(Some(file)) => Scan::read_with(BufReader::with_capacity(1 << 16, file), &blobs).map_err(|e| e.to_string()),
         Ok(None) => return None,
         Err(e) => Err(e.to_string()),
     };

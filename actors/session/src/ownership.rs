@@ -8,8 +8,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use playhouse_protocol::{NodeId, SessionId};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{self, NO_FOLLOW};
@@ -126,8 +129,10 @@ impl Owners {
         }
     }
 
-    /// Nodes whose process is gone but whose lock file is still there.
+    /// Nodes whose process is gone but whose lock file is still there. One that died while it was starting another
+    /// process is waited for: until that one has loaded its program, it has the lock too.
     pub fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        let deadline = Instant::now() + LINGERS;
         let mut dead = Vec::new();
         let entries = fs::read_dir(&self.folder).map_err(|e| StoreError::io("list", &self.folder, &e))?;
         for entry in entries {
@@ -137,12 +142,25 @@ impl Owners {
                 continue;
             }
             let node = NodeId::from(node);
-            if !self.is_alive(&node)? {
+            let mut is_alive = self.is_alive(&node)?;
+            while is_alive && self.has_no_process(&node) && Instant::now() < deadline {
+                std::thread::sleep(LOOK_AGAIN);
+                is_alive = self.is_alive(&node)?;
+            }
+            if !is_alive {
                 dead.push(node);
             }
         }
         dead.sort();
         Ok(dead)
+    }
+
+    /// Whether the process that made a node's lock is not to be seen from here.
+    fn has_no_process(&self, node: &NodeId) -> bool {
+        let lock = fs::read(lock_path(&self.folder, node)).unwrap_or_default();
+        let holder: Option<Holder> = serde_json::from_slice(&lock).ok();
+        let pid = holder.and_then(|holder| Pid::from_raw(i32::try_from(holder.pid).ok()?));
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
 
     /// Removes a dead node's lock file.
@@ -307,6 +325,11 @@ pub(crate) fn read_record(path: &Path) -> Result<Option<OwnerRecord>, StoreError
         Err(e) => Err(StoreError::io("read the owner record", path, &e)),
     }
 }
+
+/// How long a lock may be held by a process that has not loaded its program yet. A process on another machine, or in
+/// another container, costs this much at every start.
+const LINGERS: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The name of the lock under which owner records change; no node can have it.
 const TAKEOVER: &str = "takeover";

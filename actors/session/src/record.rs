@@ -1,12 +1,17 @@
 //! One journal line: `{"seq":1,"epoch":1,"sum":"8 hex digits","entry":{…}}` and a newline.
 //!
 //! Pure. The checksum is a CRC-32 over the sequence, the epoch and the entry's bytes exactly as they are stored, so
-//! a line proves itself without being written again. Any bytes can be decoded; what is no record says why.
+//! a line proves itself without being written again. Any bytes can be decoded; what is no record says why. An entry
+//! whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
+
+use std::borrow::Cow;
 
 use playhouse_protocol::entry::FORMAT_VERSION;
 use playhouse_protocol::{Entry, EntryBody, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::blob::{self, BlobSource, LostBlob, NoBlobs};
 
 /// How deep the JSON of an entry may nest. A parser of model output stops at 128; an entry wraps that in a few more.
 pub const MAX_DEPTH: usize = 192;
@@ -20,6 +25,8 @@ pub struct Record {
     pub epoch: u64,
     /// The entry.
     pub entry: Entry,
+    /// What of it is lost; notes stand in the places.
+    pub lost: Vec<LostBlob>,
 }
 
 /// Why a line is no record that this build can use.
@@ -75,52 +82,103 @@ struct Line<'a> {
     seq: u64,
     epoch: u64,
     sum: &'a str,
+    #[serde(default)]
+    blobs: bool,
     #[serde(borrow)]
     entry: &'a RawValue,
 }
 
-/// Appends the line for `entry`, with its newline, to `out`. On an error `out` is as it was.
+/// How an entry's JSON is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As it stands.
+    Plain,
+    /// With references to blobs.
+    WithBlobs,
+}
+
+/// Appends the line for `entry`, with its newline and without blobs, to `out`. On an error `out` is as it was.
 pub fn encode(seq: Seq, epoch: u64, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+    seal(seq, epoch, Form::Plain, &to_json(entry)?, out);
+    Ok(())
+}
+
+/// An entry's JSON.
+pub(crate) fn to_json(entry: &Entry) -> Result<String, Unencodable> {
     let json = serde_json::to_string(entry).map_err(|e| Unencodable::NoJson(e.to_string()))?;
-    if depth(json.as_bytes()) > MAX_DEPTH {
-        return Err(Unencodable::TooDeep);
+    match depth(json.as_bytes()) > MAX_DEPTH {
+        true => Err(Unencodable::TooDeep),
+        false => Ok(json),
     }
-    let sum = checksum(seq.0, epoch, json.as_bytes());
-    let head = format!("{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",\"entry\":", seq.0);
+}
+
+/// Appends the line for an entry's JSON, with its newline, to `out`.
+pub(crate) fn seal(seq: Seq, epoch: u64, form: Form, json: &str, out: &mut Vec<u8>) {
+    let sum = checksum(seq.0, epoch, form, json.as_bytes());
+    let mark = match form {
+        Form::Plain => "",
+        Form::WithBlobs => "\"blobs\":true,",
+    };
+    let head = format!("{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",{mark}\"entry\":", seq.0);
     out.reserve(head.len() + json.len() + 2);
     out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(json.as_bytes());
     out.extend_from_slice(b"}\n");
-    Ok(())
 }
 
-/// Reads one line, with or without its newline.
+/// Reads one line, with or without its newline. Blobs that it names are lost: [`decode_with`] finds them.
 pub fn decode(line: &[u8]) -> Result<Record, BadLine> {
+    decode_with(line, &NoBlobs)
+}
+
+/// Reads one line, with or without its newline, and the blobs that it names.
+pub fn decode_with(line: &[u8], blobs: &dyn BlobSource) -> Result<Record, BadLine> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let parsed: Line<'_> = serde_json::from_slice(line).map_err(not_a_record)?;
-    let bytes = parsed.entry.get().as_bytes();
-    let found = format!("{:08x}", checksum(parsed.seq, parsed.epoch, bytes));
+    let stored = parsed.entry.get();
+    let form = match parsed.blobs {
+        true => Form::WithBlobs,
+        false => Form::Plain,
+    };
+    let found = format!("{:08x}", checksum(parsed.seq, parsed.epoch, form, stored.as_bytes()));
     if parsed.sum != found {
         return Err(BadLine::Checksum { said: parsed.sum.to_owned(), found });
     }
     let unknown = |reason: String| BadLine::UnknownEntry { seq: Seq(parsed.seq), epoch: parsed.epoch, reason };
-    if depth(bytes) > MAX_DEPTH {
+    let (json, lost) = match form {
+        Form::Plain => (Cow::Borrowed(stored.as_bytes()), Vec::new()),
+        Form::WithBlobs => {
+            let (json, lost) = blob::resolve(stored, blobs).map_err(unknown)?;
+            (Cow::Owned(json), lost)
+        }
+    };
+    if depth(&json) > MAX_DEPTH {
         return Err(unknown(format!("it nests deeper than {MAX_DEPTH} levels")));
     }
-    let mut parser = serde_json::Deserializer::from_str(parsed.entry.get());
-    parser.disable_recursion_limit();
-    match Entry::deserialize(&mut parser) {
+    match parse(&json, &lost) {
         Ok(entry) => match &entry.body {
             EntryBody::Opened(opened) if opened.version > FORMAT_VERSION => {
                 Err(BadLine::Newer { version: opened.version })
             }
-            _ => Ok(Record { seq: Seq(parsed.seq), epoch: parsed.epoch, entry }),
+            _ => Ok(Record { seq: Seq(parsed.seq), epoch: parsed.epoch, entry, lost }),
         },
         Err(error) => Err(match opened_version(parsed.entry) {
             Some(version) if version > FORMAT_VERSION => BadLine::Newer { version },
             _ => unknown(error.to_string()),
         }),
     }
+}
+
+/// Reads an entry whose depth was checked.
+fn parse(json: &[u8], lost: &[LostBlob]) -> serde_json::Result<Entry> {
+    let mut parser = serde_json::Deserializer::from_slice(json);
+    parser.disable_recursion_limit();
+    if lost.is_empty() {
+        return Entry::deserialize(&mut parser);
+    }
+    let mut value = serde_json::Value::deserialize(&mut parser)?;
+    blob::soften(&mut value, lost);
+    Entry::deserialize(value)
 }
 
 /// The version in an `opened` entry, read without caring for the rest of it.
@@ -144,10 +202,14 @@ fn not_a_record(error: serde_json::Error) -> BadLine {
     BadLine::NotARecord { reason: error.to_string() }
 }
 
-fn checksum(seq: u64, epoch: u64, entry: &[u8]) -> u32 {
+fn checksum(seq: u64, epoch: u64, form: Form, entry: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&seq.to_le_bytes());
     hasher.update(&epoch.to_le_bytes());
+    match form {
+        Form::Plain => {}
+        Form::WithBlobs => hasher.update(b"blobs"),
+    }
     hasher.update(entry);
     hasher.finalize()
 }
@@ -203,23 +265,37 @@ mod tests {
         let entry = entry("zwei\nZeilen \u{2028} \"quoted\" \0");
         let line = line(&entry);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
-        assert_eq!(decode(&line).unwrap(), Record { seq: Seq(3), epoch: 2, entry });
+        assert_eq!(decode(&line).unwrap(), Record { seq: Seq(3), epoch: 2, entry, lost: vec![] });
     }
 
     #[test]
     fn f29_no_changed_byte_goes_unnoticed() {
-        let entry = entry("hello");
-        let line = line(&entry);
-        let good = decode(&line).unwrap();
-        for at in 0..line.len() - 1 {
-            for bit in 0..8 {
-                let mut changed = line.clone();
-                changed[at] ^= 1 << bit;
-                // Hex digits of the sum are compared as text, so a change of case is noticed as well.
-                assert_ne!(decode(&changed).ok().as_ref(), Some(&good), "byte {at} bit {bit}");
-                assert!(decode(&changed).is_err(), "byte {at} bit {bit}");
+        let mut with_blobs = Vec::new();
+        let json = to_json(&entry("hello")).unwrap();
+        seal(Seq(3), 2, Form::WithBlobs, &json, &mut with_blobs);
+        for line in [line(&entry("hello")), with_blobs] {
+            let good = decode(&line).unwrap();
+            for at in 0..line.len() - 1 {
+                for bit in 0..8 {
+                    let mut changed = line.clone();
+                    changed[at] ^= 1 << bit;
+                    // Hex digits of the sum are compared as text, so a change of case is noticed as well.
+                    assert_ne!(decode(&changed).ok().as_ref(), Some(&good), "byte {at} bit {bit}");
+                    assert!(decode(&changed).is_err(), "byte {at} bit {bit}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn the_mark_of_blobs_is_covered_by_the_checksum() {
+        let line = String::from_utf8(line(&entry("hello"))).unwrap();
+        let marked = line.replace("\"entry\":", "\"blobs\":true,\"entry\":");
+        assert!(matches!(decode(marked.as_bytes()), Err(BadLine::Checksum { .. })));
+        let mut with_blobs = Vec::new();
+        seal(Seq(3), 2, Form::WithBlobs, &to_json(&entry("hello")).unwrap(), &mut with_blobs);
+        let unmarked = String::from_utf8(with_blobs).unwrap().replace("\"blobs\":true,", "");
+        assert!(matches!(decode(unmarked.as_bytes()), Err(BadLine::Checksum { .. })));
     }
 
     #[test]
@@ -254,23 +330,23 @@ mod tests {
         assert!(decode("[".repeat(100_000).as_bytes()).is_err());
     }
 
-    fn seal(seq: u64, epoch: u64, json: &str) -> String {
+    fn sealed(seq: u64, epoch: u64, json: &str) -> String {
         format!(
             "{{\"seq\":{seq},\"epoch\":{epoch},\"sum\":\"{:08x}\",\"entry\":{json}}}",
-            checksum(seq, epoch, json.as_bytes())
+            checksum(seq, epoch, Form::Plain, json.as_bytes())
         )
     }
 
     #[test]
     fn an_unknown_kind_of_entry_says_so_and_keeps_its_number() {
-        let line = seal(9, 4, r#"{"id":"x","at":1,"body":{"type":"from_the_future"}}"#);
+        let line = sealed(9, 4, r#"{"id":"x","at":1,"body":{"type":"from_the_future"}}"#);
         let Err(BadLine::UnknownEntry { seq: Seq(9), epoch: 4, reason }) = decode(line.as_bytes()) else { panic!() };
         assert!(reason.contains("from_the_future"), "{reason}");
     }
 
     #[test]
     fn a_newer_format_is_named_even_when_nothing_else_of_it_is_understood() {
-        let line = seal(1, 1, r#"{"id":"x","body":{"type":"opened","version":99,"shape":"unknown"}}"#);
+        let line = sealed(1, 1, r#"{"id":"x","body":{"type":"opened","version":99,"shape":"unknown"}}"#);
         assert_eq!(decode(line.as_bytes()), Err(BadLine::Newer { version: 99 }));
     }
 

@@ -1,4 +1,5 @@
-//! What loading a journal changes on disk: a torn tail is cut and kept aside, a doubtful file is written anew.
+//! Reading a journal, and what loading changes on disk: a torn tail is cut and kept aside, a doubtful file is written
+//! anew.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -7,10 +8,25 @@ use std::path::{Path, PathBuf};
 
 use playhouse_protocol::entry::FORMAT_VERSION;
 
+use crate::blob_files::{BlobFiles, Reading};
 use crate::folder::{self, NO_FOLLOW, Paths};
 use crate::record::{BadLine, decode};
 use crate::scan::Scan;
 use crate::store::StoreError;
+
+/// Reads a journal and its blobs.
+pub(crate) fn read(paths: &Paths, journal: &File) -> Result<Scan, StoreError> {
+    let blobs = BlobFiles::new(paths.blobs.clone(), Reading::Whole);
+    let scan = Scan::read_with(BufReader::with_capacity(1 << 16, journal), &blobs)
+        .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
+    blobs.into_result()?;
+    match scan.newer {
+        Some(version) => {
+            Err(StoreError::NewerFormat { path: paths.journal.clone(), version, supported: FORMAT_VERSION })
+        }
+        None => Ok(scan),
+    }
+}
 
 /// Fails if a journal's first line is of a newer format, before anything about it is changed.
 pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 //! - A whole entry of an unknown kind is skipped and reported, wherever it stands; it is never cut.
 //! - Epochs only rise. A line of an older epoch was written by an owner that had lost the journal and is skipped;
 //!   when a new epoch begins at a number that is already there, the older epoch's lines from that number on are.
+//! - A blob that is missing, cut or altered does not lose its entry: a note stands in its place, and it is reported.
 
 use std::fmt;
 use std::io::{self, BufRead};
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use playhouse_protocol::{Entry, Seq};
 use serde::{Deserialize, Serialize};
 
-use crate::record::{BadLine, decode};
+use crate::blob::{BlobSource, LostBlob, NoBlobs};
+use crate::record::{BadLine, decode_with};
 
 /// One thing wrong with a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,14 @@ pub enum DamageKind {
         /// The last.
         to: Seq,
     },
+    /// A part of an entry is lost; a note stands in its place.
+    LostBlob {
+        /// The entry's number.
+        seq: Seq,
+        /// What is lost, and why.
+        #[serde(flatten)]
+        lost: LostBlob,
+    },
     /// The file could not be read any further.
     Unreadable {
         /// The system's words.
@@ -94,6 +104,9 @@ impl fmt::Display for Damage {
             DamageKind::Missing { from, to } => {
                 write!(f, "before line {line} the entries {} to {} are missing", from.0, to.0)
             }
+            DamageKind::LostBlob { seq, lost } => {
+                write!(f, "line {line}: a part of entry {} is lost, a note stands in its place: {lost}", seq.0)
+            }
             DamageKind::Unreadable { reason } => write!(f, "from line {line} on the file cannot be read: {reason}"),
         }
     }
@@ -121,8 +134,13 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads to the end, or to where reading fails.
-    pub fn read(mut reader: impl BufRead) -> io::Result<Self> {
+    /// Reads to the end, or to where reading fails. Blobs are lost: [`Scan::read_with`] finds them.
+    pub fn read(reader: impl BufRead) -> io::Result<Self> {
+        Self::read_with(reader, &NoBlobs)
+    }
+
+    /// As [`Scan::read`], with the entries' blobs.
+    pub fn read_with(mut reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
         let mut scan = Self { tail_line: 1, ..Self::default() };
         // Bad lines since the last one that checked: skipped if another follows that checks, else the tail.
         let mut doubtful: Vec<Damage> = Vec::new();
@@ -141,7 +159,7 @@ impl Scan {
                 return Ok(scan);
             }
             let damage = |kind| Damage { line: number, offset, kind };
-            let decoded = decode(&line);
+            let decoded = decode_with(&line, blobs);
             let (seq, epoch) = match &decoded {
                 Ok(record) => (record.seq, record.epoch),
                 Err(BadLine::UnknownEntry { seq, epoch, .. }) => (*seq, *epoch),
@@ -181,7 +199,10 @@ impl Scan {
             }
             scan.last_seq = seq.0;
             match decoded {
-                Ok(record) => scan.entries.push((seq, Arc::new(record.entry))),
+                Ok(record) => {
+                    scan.damage.extend(record.lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
+                    scan.entries.push((seq, Arc::new(record.entry)));
+                }
                 Err(bad) => scan.damage.push(damage(DamageKind::BadLine(bad))),
             }
         }

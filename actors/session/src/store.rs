@@ -27,6 +27,9 @@ pub enum Take {
 pub enum Sync {
     /// Handed to the kernel.
     Kernel,
+    /// Handed to the kernel, its blobs flushed to disk first: for an append whose flush follows. The kernel may write
+    /// a record to disk whenever it likes, and then its blobs are there.
+    Blobs,
     /// Flushed to disk.
     Disk,
 }
@@ -185,7 +188,7 @@ pub enum StoreError {
     /// A flush failed: what was written may not be on the disk.
     #[error("{path} could not be flushed to disk ({reason}); check the disk, then load the session again")]
     FlushFailed {
-        /// The journal.
+        /// The journal, or a blob.
         path: PathBuf,
         /// The system's words.
         reason: String,

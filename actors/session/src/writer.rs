@@ -82,6 +82,24 @@ pub enum WriterMsg {
     Job(JobNews),
 }
 
+impl WriterMsg {
+    /// Every name that [`WriterMsg::name`] gives.
+    pub const NAMES: [&'static str; 7] = ["Append", "Load", "Rest", "Release", "Remove", "Settle", "Job"];
+
+    /// The message's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Append { .. } => "Append",
+            Self::Load { .. } => "Load",
+            Self::Rest { .. } => "Rest",
+            Self::Release { .. } => "Release",
+            Self::Remove { .. } => "Remove",
+            Self::Settle { .. } => "Settle",
+            Self::Job(_) => "Job",
+        }
+    }
+}
+
 /// What a Writer's job tells it; nobody else can make one.
 #[derive(Debug)]
 pub struct JobNews(News);
@@ -192,6 +210,7 @@ impl Actor for Writer {
         message: WriterMsg,
         state: &mut WriterState,
     ) -> Result<(), ActorProcessingErr> {
+        playhouse_supervision::chaos::strike("writer", message.name());
         match message {
             WriterMsg::Append { session, durability, batch, reply } => {
                 let ticket = state.ticket();

@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{id, numbered, opened, prompt, prompts};
-use playhouse_protocol::{Durability, Seq};
+use std::sync::Arc;
+
+use common::{entry, id, numbered, opened, prompt, prompts};
+use playhouse_protocol::{Content, Durability, EntryBody, Message, Seq};
 use playhouse_session::{FileStore, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
 
 fn conforms<S: Store>(make: impl Fn() -> S) {
@@ -16,6 +18,7 @@ fn conforms<S: Store>(make: impl Fn() -> S) {
     lists_are_newest_first(make());
     removed_is_gone(make());
     many_threads_append_at_once(make());
+    long_content_comes_back(make());
 }
 
 fn unknown_sessions(store: impl Store) {
@@ -145,6 +148,37 @@ fn many_threads_append_at_once(store: impl Store) {
     let loaded = store.load(&session, Take::Own).unwrap();
     let seqs: Vec<_> = loaded.entries.iter().map(|(seq, _)| seq.0).collect();
     assert_eq!((seqs, loaded.damage), ((1..=100).collect(), vec![]));
+}
+
+fn long_content_comes_back(store: impl Store) {
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let said = |name: &str, content: Vec<Content>| {
+        let message = Arc::new(Message::User { content, timestamp: 1 }.into());
+        entry(name, 2_000, EntryBody::Restored { messages: vec![message] })
+    };
+    let text = Content::text("A line of a \"long\" output – ünï\n".repeat(30_000));
+    let image = Content::Image { data: "iVBORw0KGgoAAAANSUhEUg==".repeat(218_500), mime_type: "image/png".into() };
+    let short = Content::text("short");
+    let several = vec![text.clone(), short.clone(), Content::text("z".repeat(70_000)), text.clone()];
+    let mut all = vec![
+        prompt("prompt", &"p".repeat(100_000)),
+        said("text", vec![text]),
+        said("image", vec![image, short]),
+        said("several", several),
+    ];
+    store.append(&session, epoch, &all[..2], Sync::Kernel).unwrap();
+    store.append(&session, epoch, &all[2..], Sync::Disk).unwrap();
+    let again = store.append(&session, epoch, &all, Sync::Disk).unwrap();
+    assert_eq!(again, [1, 2, 3, 4].map(Seq));
+    let expected = Loaded { entries: numbered(1, &all), epoch, damage: vec![] };
+    assert!(store.load(&session, Take::Own).unwrap() == expected);
+    let listed = store.list().unwrap().remove(0);
+    assert_eq!((listed.entries, listed.first_prompt, listed.damage), (4, Some("p".repeat(200)), vec![]));
+    all.push(prompt("next", "goes on"));
+    assert_eq!(store.append(&session, epoch, &all[4..], Sync::Disk).unwrap(), [Seq(5)]);
+    store.remove(&session).unwrap();
+    assert_eq!(store.load(&session, Take::Own).unwrap().entries, vec![]);
 }
 
 #[test]

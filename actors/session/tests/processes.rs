@@ -119,7 +119,9 @@ fn role_of_another_process() {
             wait_for_a_line();
         }
         #[cfg(feature = "fail-points")]
-        "write" => fail_points::write(store),
+        "write" => fail_points::write(store, &prompts("w", 6)),
+        #[cfg(feature = "fail-points")]
+        "write-long" => fail_points::write(store, &fail_points::long()),
         other => panic!("unknown role {other}"),
     }
 }
@@ -167,6 +169,30 @@ fn f33_a_process_that_ends_in_order_leaves_nothing_to_bury() {
     let store = FileStore::open(folder.path()).unwrap();
     assert_eq!(store.dead_nodes().unwrap(), []);
     assert_eq!(store.load(&id("s"), Take::Own).unwrap().epoch, 2);
+}
+
+/// A process that is killed while it starts another leaves its lock with that one, until it has loaded its program.
+#[test]
+fn f33_a_lock_that_outlives_its_process_for_a_moment_does_not_keep_it_alive() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let lock = |node: &str, pid: u32| {
+        let path = folder.path().join(format!("owners/{node}.lock"));
+        fs::write(&path, serde_json::json!({ "node": node, "pid": pid }).to_string()).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let _alive = lock("alive", std::process::id());
+    let dead = lock("dead", gone.id());
+    let loading = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(dead);
+    });
+    assert_eq!(store.dead_nodes().unwrap(), [NodeId::from("dead")]);
+    loading.join().unwrap();
 }
 
 #[test]
@@ -295,15 +321,22 @@ fn a_name_can_be_used_by_one_process_only() {
 mod fail_points {
     use super::*;
     use crate::common::stage::Stage;
-    use playhouse_protocol::CommitReport;
+    use playhouse_protocol::{AgentMessage, CommitReport, Entry, EntryBody};
     use std::sync::Arc;
 
-    /// Appends six entries, one by one, and says which were committed.
+    /// Two entries with two blobs each.
+    pub fn long() -> Vec<Arc<Entry>> {
+        let message = |fill: char| Arc::new(AgentMessage::user(fill.to_string().repeat(66_000), 1));
+        let entry = |name: &str, messages| common::entry(name, 1, EntryBody::Restored { messages });
+        vec![entry("a", vec![message('a'), message('b')]), entry("c", vec![message('c'), message('d')])]
+    }
+
+    /// Appends entries, one by one, and says which were committed.
     #[tokio::main(flavor = "current_thread")]
-    pub async fn write(store: FileStore) {
+    pub async fn write(store: FileStore, entries: &[Arc<Entry>]) {
         let mut stage = Stage::on(Arc::new(store)).await;
-        for entry in prompts("w", 6) {
-            stage.send(&id("s"), &[entry]);
+        for entry in entries {
+            stage.send(&id("s"), std::slice::from_ref(entry));
             match stage.report().await {
                 CommitReport::Committed { batch, .. } => say(&format!("committed {batch}")),
                 CommitReport::Failed { batch, error, .. } => say(&format!("failed {batch}: {error}")),
@@ -311,9 +344,9 @@ mod fail_points {
         }
     }
 
-    fn run(point: &str) -> (tempfile::TempDir, Vec<String>) {
+    fn run(role: &str, point: &str) -> (tempfile::TempDir, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
-        let said = Other::start("write", folder.path(), Some(point)).rest();
+        let said = Other::start(role, folder.path(), Some(point)).rest();
         (folder, said)
     }
 
@@ -321,7 +354,7 @@ mod fail_points {
     fn f32_a_process_killed_at_any_append_has_everything_it_acknowledged() {
         for n in 1..=6usize {
             for (point, kept) in [("append-before", n - 1), ("append-after", n), ("append-flushed", n)] {
-                let (folder, said) = run(&format!("{point}:{n}"));
+                let (folder, said) = run("write", &format!("{point}:{n}"));
                 let expected: Vec<_> = (1..n).map(|n| format!("committed {n}")).collect();
                 assert_eq!(said, expected, "{point}:{n}");
                 let store = FileStore::open(folder.path()).unwrap();
@@ -343,7 +376,7 @@ mod fail_points {
             ("write-short:3", "bytes were written"),
             ("flush-error:3", "injected flush error"),
         ] {
-            let (folder, said) = run(point);
+            let (folder, said) = run("write", point);
             assert_eq!(said[..2], ["committed 1", "committed 2"]);
             assert_eq!(said.len(), 6);
             for line in &said[2..] {
@@ -354,5 +387,39 @@ mod fail_points {
             assert!(loaded.entries.starts_with(&numbered(1, &prompts("w", 2))), "{point}");
             assert_eq!(loaded.damage, []);
         }
+    }
+
+    #[test]
+    fn f32_a_process_killed_at_any_blob_leaves_no_record_without_its_blobs() {
+        for (point, acknowledged, kept) in [
+            ("blob-before:1", 0, 0),
+            ("blob-after:1", 0, 0),
+            ("blob-before:2", 0, 0),
+            ("blob-after:3", 1, 1),
+            ("append-before:2", 1, 1),
+            ("append-after:2", 1, 2),
+            ("append-flushed:2", 1, 2),
+        ] {
+            let (folder, said) = run("write-long", point);
+            assert_eq!(said, (1..=acknowledged).map(|n| format!("committed {n}")).collect::<Vec<_>>(), "{point}");
+            let store = FileStore::open(folder.path()).unwrap();
+            let loaded = store.load(&id("s"), Take::Own).unwrap();
+            assert_eq!((loaded.entries, loaded.damage), (numbered(1, &long()[..kept]), vec![]), "{point}");
+            let seqs = store.append(&id("s"), loaded.epoch, &long(), Sync::Disk).unwrap();
+            assert_eq!(seqs, [Seq(1), Seq(2)]);
+            let loaded = store.load(&id("s"), Take::Own).unwrap();
+            assert_eq!((loaded.entries, loaded.damage), (numbered(1, &long()), vec![]), "{point}");
+            store.remove(&id("s")).unwrap();
+            assert_eq!(common::snapshot(&folder.path().join("sessions")), []);
+        }
+    }
+
+    #[test]
+    fn f30_a_blob_without_room_is_reported_and_final() {
+        let (folder, said) = run("write-long", "blob-full:4");
+        assert_eq!(said.len(), 2);
+        assert!(said[0] == "committed 1" && said[1].contains("the disk is full"), "{said:?}");
+        let loaded = FileStore::open(folder.path()).unwrap().load(&id("s"), Take::Own).unwrap();
+        assert_eq!((loaded.entries, loaded.damage), (numbered(1, &long()[..1]), vec![]));
     }
 }

@@ -94,6 +94,7 @@ pub enum Fault {
     ShortAtWrite(usize),
     PanicAtWrite(usize),
     ErrorAtFlush(usize),
+    FullAtBlob(usize),
 }
 
 /// The kernel, counted, with faults, and with a gate in front of writes.
@@ -101,6 +102,7 @@ pub enum Fault {
 pub struct TestDisk {
     pub writes: AtomicUsize,
     pub flushes: AtomicUsize,
+    pub blobs: AtomicUsize,
     pub faults: Mutex<Vec<Fault>>,
     gate: Mutex<Gate>,
     changed: Condvar,
@@ -183,5 +185,14 @@ impl Disk for TestDisk {
             return Err(io::Error::other("injected flush error"));
         }
         Kernel.flush(file)
+    }
+
+    fn write_blob(&self, file: &File, content: &[u8]) -> io::Result<()> {
+        let n = self.blobs.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.has(Fault::FullAtBlob(n)) {
+            Kernel.write_blob(file, &content[..content.len() / 3])?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Kernel.write_blob(file, content)
     }
 }
