@@ -1,0 +1,13 @@
+//! The command line, by running the real program: what it prints, what it refuses, how it ends.
+
+#[path = "cli/support.rs"]
+mod support;
+
+#[path = "cli/refusals.rs"]
+mod refusals;
+#[path = "cli/resuming.rs"]
+mod resuming;
+#[path = "cli/running.rs"]
+mod running;
+#[path = "cli/stopping.rs"]
+mod stopping;

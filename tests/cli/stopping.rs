@@ -1,0 +1,112 @@
+//! How a run ends other than well: failures, limits, signals, readers that leave.
+
+use std::io::Read;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::support::{Desk, finish, send};
+
+fn slow() -> Value {
+    json!([{"text": "slow ".repeat(2_000), "chunk": 1, "delay_ms": 20}])
+}
+
+#[test]
+fn a_run_that_fails_is_1_and_one_that_hits_a_limit_is_3() {
+    let desk = Desk::new();
+    let broken = desk.script("broken.json", json!([{"error": {"status": 400, "message": "no such model"}}]));
+    let done = desk.run(&["run", "a", "--script", &broken]);
+    assert_eq!((done.code, done.out.as_str()), (Some(1), ""), "{done:?}");
+    assert!(done.err.starts_with("error: the run failed: ") && done.err.contains("no such model"), "{done:?}");
+    let short = desk.script("short.json", json!([]));
+    let done = desk.run(&["run", "a", "--script", &short]);
+    assert_eq!(done.code, Some(1), "a script that is over: {done:?}");
+    let turn = json!({"tool_calls": [{"name": "list_files", "arguments": {}}]});
+    let turns = desk.script("turns.json", json!([turn, turn, {"text": "never"}]));
+    let done = desk.run(&["run", "a", "--script", &turns, "--max-turns", "2"]);
+    assert_eq!((done.code, done.out.as_str()), (Some(3), ""), "{done:?}");
+    assert!(done.err.contains("error: stopped: max turns reached (2)"), "{done:?}");
+    assert!(done.err.contains("playhouse run --session"), "it says how to go on: {done:?}");
+}
+
+#[test]
+fn an_interrupt_aborts_the_run_and_says_what_is_saved() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let desk = Desk::new();
+        let script = desk.script("s.json", slow());
+        let running = desk.start_until(&["run", "a", "--script", &script], "MessageUpdate");
+        let session = running.session.clone();
+        running.signal(signal);
+        let (code, events, err) = running.end();
+        assert_eq!(code, Some(130), "{err}");
+        let line =
+            format!("interrupted; session {session} is saved, go on with: playhouse run --session {session} PROMPT\n");
+        assert_eq!(err, line);
+        let end = events.last().unwrap();
+        assert_eq!((&end["type"], &end["outcome"]["type"]), (&json!("AgentEnd"), &json!("aborted")));
+        assert_eq!(desk.sessions()[0]["status"], "idle", "the abort is journaled");
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_no_process_behind() {
+    let desk = Desk::new();
+    // A partial result is shown while it runs: by then the file is there.
+    let command = "echo $$ > pid; echo here; exec sleep 600";
+    let turns = json!([{"tool_calls": [{"name": "bash", "arguments": {"command": command}}]}, {"text": "x"}]);
+    let script = desk.script("s.json", turns);
+    let args = ["run", "a", "--script", &script, "--permission", "yolo", "--data-dir", "elsewhere"];
+    let running = desk.start_until(&args, "ToolExecutionUpdate");
+    running.signal(Signal::INT);
+    let (code, _, err) = running.end();
+    assert_eq!(code, Some(130));
+    assert!(err.contains("--data-dir elsewhere"), "the hint finds the session again: {err}");
+    let pid = std::fs::read_to_string(desk.work().join("pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    assert!(rustix::process::test_kill_process(pid).is_err(), "it is gone");
+}
+
+#[test]
+fn an_interrupt_aborts_what_is_being_resumed() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", slow());
+    desk.start_until(&["run", "a", "--script", &script], "MessageUpdate").kill();
+    let running = desk.start_until(&["resume"], "MessageUpdate");
+    running.signal(Signal::INT);
+    let (code, events, err) = running.end();
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("interrupted; session") && err.ends_with("playhouse resume\n"), "{err}");
+    assert_eq!(events.last().unwrap()["outcome"]["type"], "aborted");
+    assert_eq!(desk.sessions()[0]["status"], "idle");
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    let desk = Desk::new();
+    // More than a pipe holds: with nobody reading, the program is stuck in a write and the abort cannot be shown.
+    let script = desk.script("s.json", json!([{"text": "x".repeat(1 << 20)}]));
+    let mut child = desk.start(&["run", "a", "--script", &script]);
+    let mut first = [0];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    // Two kinds, since two of one kind can arrive as one.
+    send(&child, Signal::INT);
+    send(&child, Signal::TERM);
+    assert_eq!(finish(child).code, Some(130));
+    drop(stdout);
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_quietly() {
+    for json in [&[][..], &["--json"]] {
+        let desk = Desk::new();
+        let script = desk.script("s.json", slow());
+        let mut child = desk.start(&[&["run", "a", "--script", &script], json].concat());
+        let mut some = [0; 4];
+        child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+        drop(child.stdout.take());
+        let done = finish(child);
+        assert_eq!((done.code, done.err.as_str()), (Some(130), ""), "no panic, no words");
+        assert_eq!(desk.sessions()[0]["status"], "idle");
+    }
+}

@@ -1,0 +1,65 @@
+//! A session's settings change, and the change survives.
+
+use std::time::Duration;
+
+use playhouse::prelude::*;
+
+fn script(folder: &std::path::Path, name: &str, text: &str) -> ModelConfig {
+    let path = folder.join(name);
+    std::fs::write(
+        &path,
+        format!(r#"{{"turns":[{{"text":"{text} one"}},{{"text":"{text} two"}},{{"text":"{text} three"}}]}}"#),
+    )
+    .unwrap();
+    ModelConfig::scripted(path)
+}
+
+#[tokio::test]
+async fn a_new_model_answers_from_the_next_run_on_and_after_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        || House::builder().data_dir(folder.path().join("data")).kind("plain", |_| Ok(Definition::default())).open();
+    let house = open().await.unwrap();
+    let agent = house.agent().kind("plain").model(script(folder.path(), "a.json", "first")).spawn().await.unwrap();
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "first one");
+    let mut settings = agent.state().await.unwrap().settings;
+    settings.model = script(folder.path(), "b.json", "second");
+    settings.model.api_key = Some(Secret::new("sk-canary-0815"));
+    settings.system_prompt = "be brief".to_owned();
+    agent.configure(settings).await.unwrap();
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "second two");
+    agent.crash().await.unwrap();
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "second three");
+    let session = agent.session_id();
+    house.shutdown(Duration::ZERO).await;
+    drop((agent, house));
+    let house = open().await.unwrap();
+    let agent = house.resume(&session).await.unwrap();
+    let state = agent.state().await.unwrap();
+    assert_eq!((state.settings.system_prompt.as_str(), state.messages.len()), ("be brief", 6));
+    assert!(state.settings.model.script.unwrap().ends_with("b.json"));
+    house.shutdown(Duration::ZERO).await;
+    let journal = std::process::Command::new("grep").args(["-r", "canary"]).arg(folder.path().join("data")).output();
+    assert!(journal.unwrap().stdout.is_empty(), "the key is in the journal");
+}
+
+#[tokio::test]
+async fn a_session_of_an_unknown_kind_is_parked_and_says_so_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::builder().data_dir(folder.path().join("data")).open().await.unwrap();
+    let agent = house.agent().kind("gone").model(script(folder.path(), "a.json", "x")).spawn().await.unwrap();
+    agent.prompt("go").await.unwrap();
+    let session = agent.session_id();
+    let id = agent.id().clone();
+    house.dismiss(&id).await;
+    for _ in 0..2 {
+        let error = house.resume(&session).await.unwrap_err().to_string();
+        assert!(error.contains("`gone`"), "{error}");
+    }
+    let listed = house.sessions().await.unwrap();
+    let entries = listed[0].entries;
+    assert!(format!("{:?}", listed[0].status).contains("Parked"), "{:?}", listed[0]);
+    let _ = house.resume(&session).await;
+    assert_eq!(house.sessions().await.unwrap()[0].entries, entries);
+    house.shutdown(Duration::ZERO).await;
+}
