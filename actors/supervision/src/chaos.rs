@@ -1,13 +1,14 @@
 //! Failing on purpose, for tests: with the feature `fail-points` an actor can be made to panic when it takes a message
 //! of a given kind. Without it nothing of this is compiled in.
 
-/// Where an actor may be struck: at the top of its handler, with its kind and the message's name.
+/// Where an actor may be struck: at the top of its handler, with its kind and the message's name. A supervisor is struck
+/// by its id; the root is not meant to be, since nobody restarts it.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
-pub fn strike(_actor: &'static str, _message: &'static str) {}
+pub fn strike(_actor: &str, _message: &'static str) {}
 
 #[cfg(feature = "fail-points")]
-pub use armed::{arm, disarm, seen, strike};
+pub use armed::{arm, disarm, is_armed, seen, strike};
 
 #[cfg(feature = "fail-points")]
 mod armed {
@@ -20,7 +21,7 @@ mod armed {
         /// How many messages of that kind pass unharmed first.
         spare: u32,
         struck: u32,
-        seen: BTreeSet<(&'static str, &'static str)>,
+        seen: BTreeSet<(String, &'static str)>,
     }
 
     static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
@@ -46,17 +47,22 @@ mod armed {
         })
     }
 
+    /// Whether a message of this name is waited for.
+    pub fn is_armed(message: &str) -> bool {
+        plan().as_ref().and_then(|plan| plan.target.as_ref()).is_some_and(|(_, m)| m == message)
+    }
+
     /// Every kind of actor and message that has passed since the first call of [`arm`].
-    pub fn seen() -> Vec<(&'static str, &'static str)> {
-        plan().as_ref().map(|plan| plan.seen.iter().copied().collect()).unwrap_or_default()
+    pub fn seen() -> Vec<(String, &'static str)> {
+        plan().as_ref().map(|plan| plan.seen.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// Panics if this is the actor and message that [`arm`] named.
-    pub fn strike(actor: &'static str, message: &'static str) {
+    pub fn strike(actor: &str, message: &'static str) {
         let strikes = {
             let mut plan = plan();
             let Some(plan) = plan.as_mut() else { return };
-            plan.seen.insert((actor, message));
+            plan.seen.insert((actor.to_owned(), message));
             match &plan.target {
                 Some((a, m)) if a == actor && m == message && plan.spare > 0 => {
                     plan.spare -= 1;

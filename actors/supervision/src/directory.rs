@@ -98,6 +98,16 @@ impl<M: Message> Directory<M> {
         }
     }
 
+    /// Forgets every id: whoever waits is told that it is gone.
+    pub fn close(&self) {
+        self.slots.retain(|_, slot| {
+            if let Some(waiters) = &slot.waiters {
+                waiters.changed.notify_waiters();
+            }
+            false
+        });
+    }
+
     /// The incarnation published last, dead or alive.
     pub fn get(&self, id: &str) -> Option<ActorRef<M>> {
         match &self.slots.get(id)?.seat {
@@ -109,7 +119,8 @@ impl<M: Message> Directory<M> {
     /// Waits for a living incarnation other than `not`. It waits as long as the id is known and not parked: who
     /// needs a deadline puts one around it.
     pub async fn live(&self, id: &str, not: Option<ActorId>) -> Result<ActorRef<M>, Absent> {
-        let mut absent = Absent::Unknown;
+        // Who names an incarnation knew the id.
+        let mut absent = if not.is_some() { Absent::Gone } else { Absent::Unknown };
         loop {
             // Registered under the slot's lock: from here on no change is missed.
             let (place, changed) = match self.slots.get_mut(id) {
@@ -269,6 +280,22 @@ mod tests {
         directory.retire("early");
         assert_eq!(soon(waiting).await, Err(Absent::Gone));
         assert_eq!(directory.live("early", None).await, Err(Absent::Unknown));
+    }
+
+    #[tokio::test]
+    async fn a_closed_directory_keeps_nobody_waiting() {
+        let directory = Directory::new();
+        let first = actor().await;
+        directory.publish("a", first.clone());
+        directory.expect("b");
+        let mut next = Box::pin(directory.live("a", Some(first.get_id())));
+        let mut early = Box::pin(directory.live("b", None));
+        assert!(next.as_mut().now_or_never().is_none() && early.as_mut().now_or_never().is_none());
+        directory.close();
+        assert_eq!((soon(next).await, soon(early).await), (Err(Absent::Gone), Err(Absent::Gone)));
+        assert!(directory.is_empty());
+        assert_eq!(directory.live("a", Some(first.get_id())).await, Err(Absent::Gone));
+        assert_eq!(directory.live("a", None).await, Err(Absent::Unknown));
     }
 
     #[tokio::test]

@@ -167,6 +167,23 @@ pub enum SupervisorMsg {
     Report(Report),
 }
 
+impl SupervisorMsg {
+    /// Every name that [`SupervisorMsg::name`] gives.
+    pub const NAMES: [&'static str; 6] = ["Start", "Stop", "Resume", "Shutdown", "Census", "Report"];
+
+    /// The message's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "Start",
+            Self::Stop { .. } => "Stop",
+            Self::Resume { .. } => "Resume",
+            Self::Shutdown { .. } => "Shutdown",
+            Self::Census { .. } => "Census",
+            Self::Report(_) => "Report",
+        }
+    }
+}
+
 /// What a supervisor holds; all zero when every child has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
@@ -338,6 +355,8 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        // Nobody restarts the root: tests that strike supervisors leave it alone.
+        crate::chaos::strike(&state.id, message.name());
         match message {
             SupervisorMsg::Start { spec, reply } => state.add(spec, Some(reply)),
             SupervisorMsg::Stop { id, reply } => state.stop(&id, reply),

@@ -43,7 +43,7 @@ use crate::tool::Tool;
 use crate::toolset::{ToolSet, panic_text};
 
 /// How long a cancelled tool may clean up before its future is dropped.
-pub const GRACE: Duration = Duration::from_millis(500);
+pub const GRACE: Duration = Duration::from_millis(200);
 /// How long dropping may take before a tool that blocks its thread is given up.
 pub const ABANDON: Duration = Duration::from_millis(1_000);
 

@@ -24,7 +24,7 @@ use crate::tree::{NodeState, Tree, TreeNode};
 pub struct State {
     pub(super) myself: ActorRef<SupervisorMsg>,
     pub(super) strategy: Strategy,
-    id: String,
+    pub(super) id: String,
     pub(super) ending: Ending,
     tree: Tree,
     pub(super) notice: Option<NoticeFn>,
