@@ -17,13 +17,17 @@ use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{InputId, ModelConfig};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, SupervisionEvent};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use life::{ADMITTED, Life, Origin, address};
-pub use msg::{AgentMsg, AgentState, Reply};
+pub use msg::{AgentMsg, AgentState, Reply, Waiter};
 pub use state::State;
 
 use crate::machine::{Input, InputError};
 use state::Stage;
+
+/// How long an agent that ends waits for its sub-agents to end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The agent actor.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +50,19 @@ impl Actor for AgentActor {
     async fn handle(&self, _: ActorRef<AgentMsg>, msg: AgentMsg, state: &mut State) -> Result<(), ActorProcessingErr> {
         playhouse_supervision::chaos::strike("agent", msg.name());
         state.take(msg)
+    }
+
+    /// Its sub-agents end with it, and so do their addresses. One that wrote after its session was let go would take
+    /// it again, so their ends are waited for.
+    async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        let ends = state.children.values().filter_map(children::Child::actor).map(|actor| {
+            // Handlers never wait, so this is soon over; a house that closes does not wait for longer.
+            async move { actor.stop_and_wait(None, Some(LAST_WORDS)).await }
+        });
+        drop(futures::future::join_all(ends).await);
+        state.drop_flight();
+        state.forget_spent();
+        Ok(())
     }
 
     async fn handle_supervisor_evt(
@@ -73,7 +90,7 @@ impl State {
             AgentMsg::Look { permit, reply } => match &self.stage {
                 Stage::Live(machine) => {
                     // Whoever asked may be gone.
-                    let _ = reply.send(AgentState::of(machine));
+                    let _ = reply.send(Ok(AgentState::of(machine)));
                     drop(permit);
                 }
                 Stage::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),

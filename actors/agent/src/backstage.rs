@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
@@ -35,7 +36,10 @@ pub struct Backstage {
     /// The connections' supervisor.
     pub providers: Roster,
     started: Instant,
-    leases: DashMap<String, usize>,
+    /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
+    /// the one that the next agent gets.
+    leases: DashMap<String, (usize, u64)>,
+    connections_so_far: AtomicU64,
 }
 
 impl fmt::Debug for Backstage {
@@ -66,6 +70,7 @@ impl Backstage {
             providers,
             started: Instant::now(),
             leases: DashMap::new(),
+            connections_so_far: AtomicU64::new(0),
         }
     }
 
@@ -78,6 +83,14 @@ impl Backstage {
     /// The address of a session's writer.
     pub fn writer_of(&self, session: &SessionId) -> String {
         writer_id(shard(session, self.shards))
+    }
+
+    /// Nobody comes back: whoever waits for an address is told that it is gone.
+    pub fn close(&self) {
+        self.agents.close();
+        self.writers.close();
+        self.connections.close();
+        self.providers.close();
     }
 
     /// Lets other processes have a session.
@@ -96,6 +109,13 @@ impl Backstage {
         }
     }
 
+    /// As [`Backstage::remove`], and waits until it is done.
+    pub async fn removed(&self, session: SessionId) {
+        let Ok(writer) = self.writers.live(&self.writer_of(&session), None).await else { return };
+        // A writer that dies meanwhile holds nothing of it; what it kept in memory goes with the house.
+        let _ = ractor::call!(writer, |reply| WriterMsg::Remove { session, reply });
+    }
+
     /// The address of the connection that serves a model, started if there is none.
     ///
     /// Connections to services stay, since their number is that of the keys in use. One that serves an agent's own
@@ -105,11 +125,11 @@ impl Backstage {
         model: &ModelConfig,
         own: Option<Arc<dyn StreamProvider>>,
     ) -> Result<Lease, String> {
-        let id = match &own {
-            Some(provider) => format!("connection/own/{:p}", Arc::as_ptr(provider).cast::<()>()),
-            None => format!("connection/{}", connection_key(model)),
+        let lease = match &own {
+            Some(provider) => Lease::own(self, format!("{:p}", Arc::as_ptr(provider).cast::<()>())),
+            None => Lease { id: format!("connection/{}", connection_key(model)), own: None },
         };
-        let lease = Lease::new(self, id.clone(), own.is_some());
+        let id = lease.id.clone();
         if self.providers.has(&id) {
             return Ok(lease);
         }
@@ -154,17 +174,19 @@ impl Backstage {
 /// An agent's share in a connection.
 pub struct Lease {
     id: String,
-    /// Set when the connection ends with its last lease.
-    own: Option<Arc<Backstage>>,
+    /// The provider, when the connection ends with its last lease.
+    own: Option<(Arc<Backstage>, String)>,
 }
 
 impl Lease {
-    fn new(house: &Arc<Backstage>, id: String, is_own: bool) -> Self {
-        let own = is_own.then(|| {
-            *house.leases.entry(id.clone()).or_default() += 1;
-            house.clone()
-        });
-        Self { id, own }
+    fn own(house: &Arc<Backstage>, provider: String) -> Self {
+        let fresh = || (0, house.connections_so_far.fetch_add(1, Ordering::Relaxed));
+        let number = {
+            let mut share = house.leases.entry(provider.clone()).or_insert_with(fresh);
+            share.0 += 1;
+            share.1
+        };
+        Self { id: format!("connection/own/{number}"), own: Some((house.clone(), provider)) }
     }
 
     /// The connection's address.
@@ -175,23 +197,17 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(house) = self.own.take() else { return };
-        let is_last = {
-            let mut count = house.leases.entry(self.id.clone()).or_default();
-            *count = count.saturating_sub(1);
-            *count == 0
-        };
-        if is_last
-            && house.leases.remove_if(&self.id, |_, count| *count == 0).is_some()
+        let Some((house, provider)) = self.own.take() else { return };
+        if let Some(mut share) = house.leases.get_mut(&provider) {
+            share.0 = share.0.saturating_sub(1);
+        }
+        if house.leases.remove_if(&provider, |_, (count, _)| *count == 0).is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let id = std::mem::take(&mut self.id);
             runtime.spawn(async move {
-                // Someone may have come for it in the meantime.
-                if !house.leases.contains_key(&id) {
-                    house.providers.remove(&id).await;
-                    house.connections.retire(&id);
-                }
+                house.providers.remove(&id).await;
+                house.connections.retire(&id);
             });
         }
     }

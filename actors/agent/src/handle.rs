@@ -128,7 +128,7 @@ impl AgentHandle {
         let mut not = None;
         loop {
             let actor = agents.live(self.id().as_str(), not).await?;
-            let permit = self.life.admission.try_admit()?;
+            let permit = self.life.admit(&input)?;
             let input = input.clone();
             match ractor::call!(actor, |reply| AgentMsg::Tell { input, permit, reply }) {
                 Ok(answer) => return Ok(answer?),
@@ -146,17 +146,9 @@ impl AgentHandle {
             let actor = agents.live(self.id().as_str(), not).await?;
             let input_id = input_id.clone();
             match ractor::call!(actor, |reply| AgentMsg::Await { input_id, reply }) {
-                Ok(report) => return Ok(report),
-                Err(_) if is_dead(&actor) => not = Some(actor.get_id()),
-                // It let go of those who wait: it is parked.
-                Err(_) => {
-                    let node = self.life.backstage.tree.get(&self.life.address());
-                    let reason = match node.map(|node| node.state) {
-                        Some(playhouse_supervision::NodeState::Parked { reason }) => reason,
-                        _ => "it stopped waiting for its journal".to_owned(),
-                    };
-                    return Err(InputError::Parked(reason).into());
-                }
+                Ok(answer) => return Ok(answer?),
+                // It died before it answered; its status may not say so yet.
+                Err(_) => not = Some(actor.get_id()),
             }
         }
     }
@@ -297,9 +289,8 @@ impl Agent for AgentHandle {
             let actor = agents.live(self.id().as_str(), not).await?;
             let permit = self.life.admission.try_admit()?;
             match ractor::call!(actor, |reply| AgentMsg::Look { permit, reply }) {
-                Ok(state) => return Ok(state),
-                Err(_) if is_dead(&actor) => not = Some(actor.get_id()),
-                Err(_) => return Err(InputError::Parked("its journal cannot be read".to_owned()).into()),
+                Ok(answer) => return Ok(answer?),
+                Err(_) => not = Some(actor.get_id()),
             }
         }
     }
@@ -307,11 +298,6 @@ impl Agent for AgentHandle {
     fn subscribe(&self) -> Subscription {
         self.subscribe_with(RING)
     }
-}
-
-fn is_dead(actor: &ractor::ActorRef<AgentMsg>) -> bool {
-    use ractor::ActorStatus as Status;
-    matches!(actor.get_status(), Status::Stopping | Status::Stopped)
 }
 
 /// An id for an input that nobody else has.

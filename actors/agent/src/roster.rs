@@ -66,7 +66,8 @@ impl Roster {
             match Supervisor::start(&supervisor, spec.clone()).await {
                 // A supervisor that was restarted in between has read the roster.
                 Ok(_) | Err(SupervisorError::AlreadyThere { .. }) => return Ok(()),
-                Err(_) if !is_alive(&supervisor) => not = Some(supervisor.get_id()),
+                // It died before it answered; its status may not say so yet.
+                Err(SupervisorError::Gone) => not = Some(supervisor.get_id()),
                 Err(error) => {
                     self.specs.remove(&id);
                     return Err(error);
@@ -81,7 +82,7 @@ impl Roster {
         let mut not = None;
         while let Ok(supervisor) = self.supervisors.live(&self.id, not).await {
             match Supervisor::stop(&supervisor, id).await {
-                Err(_) if !is_alive(&supervisor) => not = Some(supervisor.get_id()),
+                Err(SupervisorError::Gone) => not = Some(supervisor.get_id()),
                 Ok(()) | Err(_) => return,
             }
         }
@@ -92,6 +93,12 @@ impl Roster {
         let supervisor = self.supervisors.live(&self.id, None).await;
         let supervisor = supervisor.map_err(|_| SupervisorError::Unknown { id: self.id.to_string() })?;
         Supervisor::resume(&supervisor, id).await.map(|_| ())
+    }
+
+    /// The supervisor does not come back: whoever waits for it is told so.
+    pub fn close(&self) {
+        self.supervisors.retire(&self.id);
+        self.specs.clear();
     }
 
     /// Forgets a child that ended by itself.
@@ -113,9 +120,4 @@ impl Roster {
     pub fn is_empty(&self) -> bool {
         self.specs.is_empty()
     }
-}
-
-fn is_alive(supervisor: &ractor::ActorRef<SupervisorMsg>) -> bool {
-    use ractor::ActorStatus as Status;
-    !matches!(supervisor.get_status(), Status::Stopping | Status::Stopped)
 }

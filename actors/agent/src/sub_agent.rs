@@ -98,7 +98,7 @@ impl SubAgentTool {
             model: self.model.clone().unwrap_or_else(|| parent.model.clone()),
             system_prompt: self.system_prompt.clone(),
             tools: self.definition.tool_names(),
-            limits: self.limits,
+            limits: narrowed(&self.limits, &parent.limits),
             config_id: Some("sub".to_owned()),
             ..parent.clone()
         };
@@ -119,6 +119,21 @@ impl SubAgentTool {
 impl fmt::Debug for SubAgentTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SubAgentTool").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A child's limits never exceed its parent's.
+fn narrowed(own: &ExecutionLimits, parent: &ExecutionLimits) -> ExecutionLimits {
+    fn least<T: Ord>(own: Option<T>, parent: Option<T>) -> Option<T> {
+        match (own, parent) {
+            (Some(own), Some(parent)) => Some(own.min(parent)),
+            (own, parent) => own.or(parent),
+        }
+    }
+    ExecutionLimits {
+        max_turns: least(own.max_turns, parent.max_turns),
+        max_total_tokens: least(own.max_total_tokens, parent.max_total_tokens),
+        max_duration: least(own.max_duration, parent.max_duration),
     }
 }
 
@@ -180,5 +195,32 @@ impl Tool for Face {
     async fn execute(&self, _: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
         // The agent spawns the child itself; an executor never sees this tool.
         Err(ToolError::Failed("a sub-agent is run by its parent".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_childs_limits_never_exceed_its_parents() {
+        let own =
+            ExecutionLimits { max_turns: Some(9), max_total_tokens: None, max_duration: Some(Duration::from_secs(1)) };
+        let parent = ExecutionLimits { max_turns: Some(5), max_total_tokens: Some(7), max_duration: None };
+        let expected = ExecutionLimits {
+            max_turns: Some(5),
+            max_total_tokens: Some(7),
+            max_duration: Some(Duration::from_secs(1)),
+        };
+        assert_eq!(narrowed(&own, &parent), expected);
+    }
+
+    #[test]
+    fn a_childs_session_depends_on_the_parents_session_and_the_call_alone() {
+        let (a, b) = (SessionId::new("a").unwrap(), SessionId::new("b").unwrap());
+        assert_eq!(child_session(&a, &"c1".into()), child_session(&a, &"c1".into()));
+        assert_ne!(child_session(&a, &"c1".into()), child_session(&a, &"c2".into()));
+        assert_ne!(child_session(&a, &"c1".into()), child_session(&b, &"c1".into()));
     }
 }

@@ -36,6 +36,13 @@ pub(super) struct Child {
     abort: Option<Task>,
 }
 
+impl Child {
+    /// Its actor, unless it is between two.
+    pub(super) fn actor(&self) -> Option<&ActorRef<AgentMsg>> {
+        self.actor.as_ref()
+    }
+}
+
 impl State {
     pub(super) fn spawn_child(&mut self, call: ToolCallId, name: &str, args: &Value, session: SessionId) {
         let Stage::Live(machine) = &self.stage else { return };
@@ -56,6 +63,7 @@ impl State {
         settings.model = machine.setup().model.as_ref().clone();
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
+        self.orphans.retain(|orphan| *orphan != session);
         let house = self.life.backstage.clone();
         let node = house.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
         let life = Arc::new(Life::new(house, Arc::new(definition), opened, Origin::Stored));
@@ -167,10 +175,20 @@ impl State {
         }
     }
 
-    /// The run's end is durable: what its sub-agents left in memory is not needed any more.
+    /// The run's end is durable: what its sub-agents left in memory is not needed any more, nor are those that a crash
+    /// left and an abort kept from going on.
     pub(super) fn forget_spent(&mut self) {
+        let house = self.life.backstage.clone();
+        for session in self.orphans.drain(..) {
+            house.agents.retire(session.as_str());
+            house.hub.close(&session.as_str().into());
+            match self.life.opened.settings.durability {
+                Durability::None => self.spent.push(session),
+                Durability::Flush | Durability::Os => house.release(session),
+            }
+        }
         for session in self.spent.drain(..) {
-            self.life.backstage.remove(session);
+            house.remove(session);
         }
     }
 

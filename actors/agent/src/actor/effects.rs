@@ -86,6 +86,8 @@ impl State {
         let writer = match self.writers.iter().find(|(known, _)| *known == address) {
             // A writer that died meanwhile is noticed by its monitor, and everything is sent again.
             Some((_, writer)) => writer.clone(),
+            // When it is found, everything is sent again; what is sent before that would be written out of order.
+            None if self.writer_searches.iter().any(|(searched, _)| *searched == address) => return,
             None => match house.writers.get(&address) {
                 Some(writer) if self.watch(&writer.get_cell()) => {
                     self.writers.push((address, writer.clone()));
@@ -103,16 +105,23 @@ impl State {
         let search = Task::spawn({
             let address = address.clone();
             async move {
-                if let Ok(writer) = house.writers.live(&address, not).await {
-                    let _ = myself.cast(AgentMsg::WriterIs { address, writer });
-                }
+                let writer = house.writers.live(&address, not).await.map_err(|absent| absent.to_string());
+                let _ = myself.cast(AgentMsg::WriterIs { address, writer });
             }
         });
         self.writer_searches.push((address, search));
     }
 
-    pub(super) fn writer_is(&mut self, address: String, writer: ActorRef<WriterMsg>) {
+    pub(super) fn writer_is(&mut self, address: String, writer: Result<ActorRef<WriterMsg>, String>) {
         self.writer_searches.retain(|(searched, _)| *searched != address);
+        let writer = match (writer, &self.stage) {
+            (Ok(writer), _) => writer,
+            (Err(absent), Stage::Live(machine)) if !machine.is_at_rest() => {
+                return self.park(format!("the journal cannot be written: its writer: {absent}"));
+            }
+            // Nothing waits for it; whatever is to be written next looks again.
+            (Err(_), Stage::Live(_) | Stage::Recovering { .. } | Stage::Parked { .. }) => return,
+        };
         if self.watch(&writer.get_cell()) {
             self.writers.retain(|(known, _)| *known != address);
             self.writers.push((address, writer));
@@ -139,7 +148,7 @@ impl State {
         let retry = machine.durable().settings.retry;
         let node = self.life.backstage.tree.enter(format!("call/{call}"), "call", Some(&self.life.address()));
         node.set_state(NodeState::Running);
-        self.call_node = Some(node);
+        self.call_node = Some((call.clone(), node));
         let (agent, reply) = (self.myself.get_cell(), self.myself.get_derived::<CallReport>());
         // A connection that died meanwhile is noticed by its monitor.
         let _ = connection.cast(ConnectionMsg::Start { call, config: *config, retry, agent, reply });
@@ -334,9 +343,12 @@ impl State {
         self.timers.clear();
         self.questions.clear();
         self.unsent = None;
-        self.call_node = None;
         self.connection_search = None;
+        let open = self.call_node.take();
         if let Some(connection) = self.connection.take() {
+            if let Some((call, _)) = open {
+                let _ = connection.cast(ConnectionMsg::Cancel { call });
+            }
             self.myself.get_cell().unmonitor(connection.get_cell());
         }
     }

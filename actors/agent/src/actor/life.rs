@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{AgentId, ModelConfig, SessionId};
-use playhouse_supervision::Admission;
+use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
 use super::msg::AgentMsg;
@@ -15,7 +15,7 @@ use crate::definition::{Definition, Toolbox};
 use crate::hooks::Approvals;
 use crate::hub::Topic;
 use crate::keys::with_key;
-use crate::machine::{Approver, Setup};
+use crate::machine::{Approver, Input, Setup};
 
 /// How many inputs may wait for one agent.
 pub const ADMITTED: usize = 64;
@@ -32,6 +32,8 @@ pub struct Life {
     pub opened: Opened,
     /// Who is let in.
     pub admission: Admission,
+    /// The same for what ends or answers something: a flood must not keep it out.
+    urgent: Admission,
     /// How many of those wait.
     waiting: Arc<AtomicUsize>,
     /// Where it tells what happens.
@@ -72,11 +74,20 @@ impl Life {
             definition,
             opened,
             admission: Admission::counting(ADMITTED, Arc::clone(&waiting)),
+            urgent: Admission::new(ADMITTED),
             waiting,
             fresh: AtomicBool::new(origin == Origin::New),
             reason: Mutex::new("resumed"),
             predecessor: Mutex::default(),
             backstage,
+        }
+    }
+
+    /// A place for an input, or the word that none is free.
+    pub fn admit(&self, input: &Input) -> Result<Permit, Busy> {
+        match input {
+            Input::Abort { .. } | Input::Approved { .. } => self.urgent.try_admit(),
+            _ => self.admission.try_admit(),
         }
     }
 

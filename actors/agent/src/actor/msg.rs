@@ -17,6 +17,8 @@ use crate::machine::{HookId, Input, InputError, Machine, RunReport, Timer, Verdi
 
 /// Who gets the answer to an input.
 pub type Reply = RpcReplyPort<Result<(), InputError>>;
+/// Who waits for a run's end.
+pub type Waiter = RpcReplyPort<Result<Arc<RunReport>, InputError>>;
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -35,14 +37,14 @@ pub enum AgentMsg {
         /// The input.
         input_id: InputId,
         /// Who is told.
-        reply: RpcReplyPort<Arc<RunReport>>,
+        reply: Waiter,
     },
     /// What is the agent's state?
     Look {
         /// Its place in the queue.
         permit: Permit,
         /// Who is told.
-        reply: RpcReplyPort<AgentState>,
+        reply: RpcReplyPort<Result<AgentState, InputError>>,
     },
     /// From the connection.
     Call(CallReport),
@@ -65,8 +67,8 @@ pub enum AgentMsg {
     WriterIs {
         /// Its address.
         address: String,
-        /// Its incarnation.
-        writer: ActorRef<WriterMsg>,
+        /// Its incarnation, or why there is none.
+        writer: Result<ActorRef<WriterMsg>, String>,
     },
     /// The connection to the model, or why there is none.
     ConnectionIs(Result<ActorRef<ConnectionMsg>, String>),

@@ -47,6 +47,7 @@ impl State {
                 }
                 self.life.move_to(machine.durable().session_id.clone());
                 self.ended = machine.durable().ended.clone();
+                self.orphans = machine.durable().children_under_way();
                 self.answer_late_waiters();
                 let effects = machine.recover(self.life.backstage.now(), reason);
                 self.stage = Stage::Live(Box::new(machine));
@@ -61,8 +62,12 @@ impl State {
             }
             Err(reason) => {
                 for msg in held {
-                    if let AgentMsg::Tell { reply, .. } = msg {
-                        let _ = reply.send(Err(InputError::Parked(reason.clone())));
+                    let parked = InputError::Parked(reason.clone());
+                    match msg {
+                        AgentMsg::Tell { reply, .. } => drop(reply.send(Err(parked))),
+                        AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
+                        // Nothing else is held.
+                        _ => {}
                     }
                 }
                 self.park(reason);
@@ -73,7 +78,7 @@ impl State {
     fn answer_late_waiters(&mut self) {
         for report in self.ended.clone() {
             for reply in self.waiters.remove(&report.input_id).unwrap_or_default() {
-                let _ = reply.send(report.clone());
+                let _ = reply.send(Ok(report.clone()));
             }
         }
     }
@@ -86,7 +91,9 @@ impl State {
                 let _ = reply.send(Err(InputError::Parked(reason.clone())));
             }
         }
-        self.waiters.clear();
+        for reply in self.waiters.drain().flat_map(|(_, waiting)| waiting) {
+            let _ = reply.send(Err(InputError::Parked(reason.clone())));
+        }
         self.stage = Stage::Parked { reason };
         self.show();
     }

@@ -9,12 +9,12 @@ use playhouse_provider::ConnectionMsg;
 use playhouse_session::WriterMsg;
 use playhouse_supervision::{NodeState, Permit, TreeNode};
 use playhouse_tools::ExecutorMsg;
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::ActorRef;
 
 use super::children::Child;
 use super::life::Life;
-use super::msg::{AgentMsg, Reply};
-use crate::machine::{HookId, Machine, RunReport, Timer};
+use super::msg::{AgentMsg, Reply, Waiter};
+use crate::machine::{HookId, InputError, Machine, RunReport, Timer};
 use crate::task::Task;
 
 /// How many ended runs an agent remembers for those who ask late.
@@ -42,17 +42,20 @@ pub struct State {
     pub(super) connection_search: Option<Task>,
     /// A call that waits for a connection.
     pub(super) unsent: Option<(CallId, Box<StreamConfig>)>,
-    pub(super) call_node: Option<TreeNode>,
+    /// The call that is under way, and its place in the live tree.
+    pub(super) call_node: Option<(CallId, TreeNode)>,
     pub(super) executor: Option<(ActorRef<ExecutorMsg>, TreeNode)>,
     pub(super) running: HashMap<ToolCallId, TreeNode>,
     pub(super) children: HashMap<ToolCallId, Child>,
     /// Sessions in memory of sub-agents that are over: kept until the run is, in case its end must be read again.
     pub(super) spent: Vec<SessionId>,
+    /// Sub-agents that an earlier incarnation had started and this one has not taken up.
+    pub(super) orphans: Vec<SessionId>,
     pub(super) hooks: HashMap<HookId, Task>,
     pub(super) questions: HashMap<PermissionId, Task>,
     pub(super) timers: HashMap<Timer, Task>,
     pub(super) replies: HashMap<InputId, Vec<(Reply, Permit)>>,
-    pub(super) waiters: HashMap<InputId, Vec<RpcReplyPort<Arc<RunReport>>>>,
+    pub(super) waiters: HashMap<InputId, Vec<Waiter>>,
     pub(super) ended: VecDeque<Arc<RunReport>>,
     /// What the live tree shows of it.
     shown: Option<NodeState>,
@@ -80,6 +83,7 @@ impl State {
             running: HashMap::new(),
             children: HashMap::new(),
             spent: Vec::new(),
+            orphans: Vec::new(),
             hooks: HashMap::new(),
             questions: HashMap::new(),
             timers: HashMap::new(),
@@ -126,12 +130,13 @@ impl State {
         }
     }
 
-    pub(super) fn await_run(&mut self, input_id: InputId, reply: RpcReplyPort<Arc<RunReport>>) {
+    pub(super) fn await_run(&mut self, input_id: InputId, reply: Waiter) {
         let ended = self.ended.iter().find(|report| report.input_id == input_id);
-        match ended {
+        match (ended, &self.stage) {
             // Whoever asked may be gone.
-            Some(report) => drop(reply.send(report.clone())),
-            None => {
+            (Some(report), _) => drop(reply.send(Ok(report.clone()))),
+            (None, Stage::Parked { reason }) => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+            (None, Stage::Live(_) | Stage::Recovering { .. }) => {
                 let waiting = self.waiters.entry(input_id).or_default();
                 waiting.retain(|reply| !reply.is_closed());
                 waiting.push(reply);
@@ -141,7 +146,7 @@ impl State {
 
     pub(super) fn run_ended(&mut self, report: Arc<RunReport>) {
         for reply in self.waiters.remove(&report.input_id).unwrap_or_default() {
-            let _ = reply.send(report.clone());
+            let _ = reply.send(Ok(report.clone()));
         }
         self.ended.push_back(report);
         if self.ended.len() > REMEMBERED {

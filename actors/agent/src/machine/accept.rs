@@ -9,8 +9,11 @@ use playhouse_protocol::{
 };
 
 use super::Machine;
-use super::durable::{CallState, Durable, Run};
+use super::durable::{CallSlot, CallState, Durable, Run};
 use super::input::{Effect, Input, InputError, Timer};
+
+/// How many steers and follow-ups may wait for their turn.
+const MAX_QUEUED: usize = 1_024;
 
 impl Machine {
     pub(super) fn accept(&mut self, input: Input) {
@@ -120,6 +123,10 @@ impl Machine {
 
     fn queue(&mut self, input: QueuedInput) -> Result<Answer, InputError> {
         must_be_from_user(&input.messages)?;
+        if self.durable.steering.len() + self.durable.follow_ups.len() >= MAX_QUEUED && input.kind != InputKind::Prompt
+        {
+            return Err(InputError::Busy);
+        }
         self.push(EntryBody::Input(input));
         Ok(Answer::Ack)
     }
@@ -137,12 +144,16 @@ impl Machine {
         self.cancel_hooks();
     }
 
+    /// The call that waits for an answer to this question.
+    pub(super) fn asked(&self, permission_id: &PermissionId) -> Option<&CallSlot> {
+        let turn = self.durable.run.as_ref().and_then(Run::turn)?;
+        let is_it =
+            |state: &CallState| matches!(state, CallState::Asked { permission_id: open, .. } if open == permission_id);
+        turn.calls.iter().find(|slot| is_it(&slot.state))
+    }
+
     fn resolve(&mut self, permission_id: &PermissionId, decision: PermissionDecision) -> Result<(), InputError> {
-        let asked = self.durable.run.as_ref().and_then(Run::turn).and_then(|turn| {
-            turn.calls.iter().find(
-                |slot| matches!(&slot.state, CallState::Asked { permission_id: open, .. } if open == permission_id),
-            )
-        });
+        let asked = self.asked(permission_id);
         let Some(slot) = asked else { return Err(InputError::UnknownPermission(permission_id.clone())) };
         let tool_call_id = slot.id.clone();
         self.flight.tools.remove(&tool_call_id);

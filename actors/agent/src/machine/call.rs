@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use playhouse_context::repaired;
+use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, CallId, Content, EntryBody, LlmMessage, Message, MessageId, ProviderError, Purpose,
     StopReason, StreamConfig, StreamDelta, ToolCallId, Usage,
 };
+use serde_json::Value;
 
 use super::durable::Run;
 use super::events;
@@ -32,6 +34,11 @@ impl Machine {
         });
         self.flight.call =
             Some(OpenCall { id: call.clone(), attempt, message_id, shown: false, sent: false, text: String::new() });
+        if self.journal == Journal::Damaged && transcript::validate(config.messages.sendable(), Ending::Open).is_err() {
+            let message = "the journal has lost the message that was to be answered: send it again".to_owned();
+            self.fail_with(&ProviderError::Other { message });
+            return;
+        }
         self.act(Effect::Call { call, config });
     }
 
@@ -212,8 +219,8 @@ fn message_id(run: &Run, turn: u32, attempt: u32) -> MessageId {
     format!("{}/t{turn}a{attempt}", run.loop_id).into()
 }
 
-/// Gives calls an id of our own where the provider's is missing or was used before in this session. A response that
-/// was not completed keeps no calls.
+/// Gives calls an id of our own where the provider's is missing or was used before in this session. Arguments that are
+/// no object become text, which is never run. A response that was not completed keeps no calls.
 fn with_unique_calls(message: Message, call: &CallId, used: &HashSet<ToolCallId>) -> Message {
     let Message::Assistant { mut content, stop_reason, model, provider, usage, timestamp, error_message } = message
     else {
@@ -224,11 +231,16 @@ fn with_unique_calls(message: Message, call: &CallId, used: &HashSet<ToolCallId>
     }
     let mut here: HashSet<ToolCallId> = HashSet::new();
     for (n, block) in content.iter_mut().enumerate() {
-        if let Content::ToolCall { id, .. } = block {
-            if id.as_str().is_empty() || used.contains(id) || here.contains(id) {
-                *id = format!("{call}/{n}").replace(['/', '.'], "_").into();
+        if let Content::ToolCall { id, arguments, .. } = block {
+            let mut own = format!("{call}/{n}").replace(['/', '.'], "_");
+            while id.as_str().is_empty() || used.contains(id) || here.contains(id) {
+                *id = own.as_str().into();
+                own.push('_');
             }
             here.insert(id.clone());
+            if !arguments.is_object() && !arguments.is_string() {
+                *arguments = Value::String(arguments.to_string());
+            }
         }
     }
     Message::Assistant { content, stop_reason, model, provider, usage, timestamp, error_message }

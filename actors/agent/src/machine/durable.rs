@@ -35,7 +35,7 @@ pub struct Durable {
     pub spawned_by: Option<SpawnRef>,
     /// Whether the journal holds its first entry.
     pub journaled: bool,
-    /// How many entries there are.
+    /// The number of the next entry: how many there are, lost ones included.
     pub entries: u64,
     /// The last of them.
     pub tail: Option<EntryId>,
@@ -324,6 +324,16 @@ impl Durable {
         open.or(self.ended.back().map(|report| &report.input_id))
     }
 
+    /// The sessions of sub-agents that were started and have given nothing yet.
+    pub fn children_under_way(&self) -> Vec<SessionId> {
+        let calls = self.run.as_ref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
+        let session = |slot: &CallSlot| match &slot.state {
+            CallState::Started { effect: EffectClass::Child { session }, .. } => Some(session.clone()),
+            _ => None,
+        };
+        calls.iter().filter_map(session).collect()
+    }
+
     /// The conversation as a model may be shown it now, open calls answered for.
     pub fn transcript(&self) -> History {
         let mut history = self.history.clone();
@@ -337,8 +347,12 @@ impl Durable {
 
     /// Takes one entry in.
     pub fn apply(&mut self, entry: &Entry) {
-        self.entries += 1;
+        // Lines may be missing: a number that was given once is not given again.
+        self.entries = self.entries.max(number(&entry.id)).saturating_add(1);
         self.tail = Some(entry.id.clone());
+        if let Some(loop_id) = &entry.loop_id {
+            self.count_loop(loop_id);
+        }
         match &entry.body {
             EntryBody::Opened(opened) => {
                 // A journal that was opened twice, by a change of session that a crash cut short, counts from the last.
@@ -355,14 +369,16 @@ impl Durable {
                 self.pending = Some(Pending { input_id: input_id.clone(), ask, aborting: false });
             }
             EntryBody::Head { messages, .. } => self.cut(*messages),
-            EntryBody::LoopStarted { continuation, input_id, config, .. } => {
-                self.start(entry, continuation.clone(), input_id, &config.config_id);
+            EntryBody::LoopStarted { continuation, input_id, .. } => {
+                self.start(entry, continuation.clone(), input_id);
             }
             EntryBody::InputRejected { input_id, .. } => self.unqueue(input_id),
             EntryBody::TurnStarted { turn_index, placed, .. } => {
+                self.settle_turn(&entry.id);
                 self.place(placed, &entry.id);
                 if let Some(run) = &mut self.run {
                     run.prompt.clear();
+                    run.tracker.turns = *turn_index;
                     run.phase = Phase::Turn(Box::new(Turn {
                         index: *turn_index,
                         next_attempt: 0,
@@ -462,9 +478,9 @@ impl Durable {
         self.follow_ups.retain(|input| input.input_id != *input_id);
     }
 
-    fn start(&mut self, entry: &Entry, continuation: Option<ContinuationKind>, input_id: &InputId, config_id: &str) {
+    fn start(&mut self, entry: &Entry, continuation: Option<ContinuationKind>, input_id: &InputId) {
         let Some(loop_id) = entry.loop_id.clone() else { return };
-        self.count_loop(config_id, &loop_id);
+        self.settle_turn(&entry.id);
         let pending = self.pending.take();
         let aborting = pending.as_ref().is_some_and(|pending| pending.aborting);
         let prompt = match pending.map(|pending| pending.ask) {
@@ -486,9 +502,16 @@ impl Durable {
         });
     }
 
-    fn count_loop(&mut self, config_id: &str, loop_id: &LoopId) {
-        *self.loop_counters.entry(config_id.to_owned()).or_default() += 1;
+    /// Keeps the counters at the runs that entries name: `{session}.{config}.{n}`.
+    fn count_loop(&mut self, loop_id: &LoopId) {
+        if self.last_loop_id.as_ref() == Some(loop_id) {
+            return;
+        }
         self.last_loop_id = Some(loop_id.clone());
+        let inner = loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
+        let Some((config, n)) = inner.trim_start_matches('.').rsplit_once('.') else { return };
+        let count = self.loop_counters.entry(config.to_owned()).or_default();
+        *count = n.parse::<u32>().unwrap_or_default().max(*count);
     }
 
     fn respond(&mut self, message: &Arc<AgentMessage>, entry: &EntryId) {
@@ -555,9 +578,6 @@ impl Durable {
             self.mark(&entry.id);
         }
         let Some(report) = self.report(entry, outcome) else { return };
-        if self.run.is_none() {
-            self.count_loop(&report.config_id(), &report.loop_id);
-        }
         if let Some(point) = self.run.as_ref().and_then(|run| run.first_response) {
             self.rerun_point = Some(point);
         }
@@ -566,8 +586,10 @@ impl Durable {
         if self.ended.len() > REMEMBERED_RUNS {
             self.ended.pop_front();
         }
-        self.run = None;
-        self.pending = None;
+        // What waits behind a run whose end was lost begins when that run ends.
+        if self.run.take().is_none() {
+            self.pending = None;
+        }
         self.closing = hook_follows.then_some(report);
     }
 
@@ -647,6 +669,11 @@ impl Durable {
             slot.state = state;
         }
     }
+}
+
+/// The number that an entry's id ends with.
+fn number(id: &EntryId) -> u64 {
+    id.as_str().rsplit_once('#').and_then(|(_, number)| number.parse().ok()).unwrap_or_default()
 }
 
 fn wants(turn: &Turn) -> Wants {

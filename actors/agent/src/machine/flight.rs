@@ -57,6 +57,8 @@ pub(crate) struct PendingBatch {
     pub session: SessionId,
     pub batch: Batch,
     pub items: Vec<Item>,
+    /// The numbers of its entries, when it is durable but an older batch is not.
+    pub seqs: Option<Box<[Seq]>>,
 }
 
 /// Something that waits for its batch.

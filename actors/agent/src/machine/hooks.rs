@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use playhouse_protocol::ToolCallId;
+
 use super::Machine;
 use super::flight::{Gate, ToolStage, Update};
 use super::input::{Effect, HookCall, HookId, HookPoint, Target, Timer, Verdict};
@@ -57,19 +59,17 @@ impl Machine {
     }
 
     pub(super) fn hook_done(&mut self, hook: HookId, verdict: Verdict) {
-        if self.is_waiting_for(hook) {
-            self.out.push(Effect::Disarm(Timer::Hook(hook)));
-            self.hook_answered(hook, verdict);
-        }
+        self.out.push(Effect::Disarm(Timer::Hook(hook)));
+        self.hook_answered(hook, verdict);
     }
 
+    /// A hook that nobody waits for any more is ended all the same.
     pub(super) fn hook_overdue(&mut self, hook: HookId) {
-        if self.is_waiting_for(hook) {
-            self.out.push(Effect::Cancel(Target::Hook(hook)));
-            self.hook_answered(hook, Verdict::Stop { reason: "the hook did not answer in time".to_owned() });
-        }
+        self.out.push(Effect::Cancel(Target::Hook(hook)));
+        self.hook_answered(hook, Verdict::Stop { reason: "the hook did not answer in time".to_owned() });
     }
 
+    /// Takes an answer in; one that nobody waits for changes nothing.
     fn hook_answered(&mut self, hook: HookId, verdict: Verdict) {
         match self.flight.gate {
             Gate::Waiting { hook: waiting, point } if waiting == hook => {
@@ -83,15 +83,24 @@ impl Machine {
         }
     }
 
+    /// Ends the hook that a call waits for.
+    pub(super) fn cancel_hook_of(&mut self, call: &ToolCallId) {
+        let found = self.flight.tool_hooks.iter().find(|(_, waiting)| *waiting == call).map(|(hook, _)| *hook);
+        if let Some(hook) = found {
+            self.flight.tool_hooks.remove(&hook);
+            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+        }
+    }
+
     /// An abort ends every hook at once. What a hook would have allowed does not happen; what it only follows is over.
     pub(super) fn cancel_hooks(&mut self) {
         if let Gate::Waiting { hook, point } = self.flight.gate {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             self.flight.gate = match point {
-                HookPoint::AfterTurn => Gate::Answered { point, verdict: Verdict::Go },
+                HookPoint::AfterTurn | HookPoint::AfterLoop => Gate::Answered { point, verdict: Verdict::Go },
                 HookPoint::BeforeLoop
-                | HookPoint::AfterLoop
                 | HookPoint::BeforeTurn
                 | HookPoint::BeforeTool
                 | HookPoint::AfterTool

@@ -278,17 +278,23 @@ impl Machine {
         let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
         let batch = Batch { number, entries, class };
         self.out.push(Effect::Append { session: session.clone(), batch: batch.clone() });
-        self.flight.pending.push_back(PendingBatch { session, batch, items });
+        self.flight.pending.push_back(PendingBatch { session, batch, items, seqs: None });
     }
 
+    /// A batch is durable. What waits happens in the order it was made, even when a change of session has batches at
+    /// two writers and the later one is faster.
     fn committed(&mut self, batch: u64, seqs: &[Seq]) {
-        if self.flight.pending.front().is_none_or(|oldest| oldest.batch.number != batch) {
-            return;
-        }
-        let Some(oldest) = self.flight.pending.pop_front() else { return };
-        let mut seqs = seqs.iter();
-        for item in oldest.items {
-            self.release(item, &mut seqs);
+        let Some(held) = self.flight.pending.iter_mut().find(|held| held.batch.number == batch) else { return };
+        held.seqs = Some(seqs.into());
+        while let Some(oldest) = self.flight.pending.pop_front() {
+            let Some(seqs) = oldest.seqs else {
+                self.flight.pending.push_front(oldest);
+                return;
+            };
+            let mut seqs = seqs.iter();
+            for item in oldest.items {
+                self.release(item, &mut seqs);
+            }
         }
         self.rotation_committed();
     }
@@ -346,12 +352,13 @@ impl Machine {
                 self.flight.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
             }
             Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
+            Effect::Arm { timer: Timer::Permission(permission_id), .. } => self.asked(permission_id).is_some(),
             Effect::Append { .. }
             | Effect::Cancel(_)
             | Effect::Emit(_)
             | Effect::Ack { .. }
             | Effect::Refuse { .. }
-            | Effect::Arm { .. }
+            | Effect::Arm { timer: Timer::AbortGrace, .. }
             | Effect::Disarm(_)
             | Effect::Finish(_)
             | Effect::Rotated { .. }

@@ -32,11 +32,4 @@ impl RunReport {
             .map(Message::text)
             .unwrap_or_default()
     }
-
-    /// The `{config}` segment of its loop id.
-    pub(crate) fn config_id(&self) -> String {
-        let inner = self.loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
-        let inner = inner.trim_start_matches('.');
-        inner.rsplit_once('.').map(|(config, _)| config.to_owned()).unwrap_or_default()
-    }
 }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use playhouse_context::repaired;
 use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
-use super::Machine;
 use super::durable::Durable;
 use super::flight::{Item, Rotation};
 use super::input::Effect;
+use super::{Journal, Machine};
 
 impl Machine {
     pub(super) fn rotate(&mut self, input_id: InputId, to: SessionId) {
@@ -18,6 +19,11 @@ impl Machine {
             return;
         }
         let queued = self.durable.steering.iter().chain(&self.durable.follow_ups).cloned().collect();
+        // The new journal is whole whatever happened to the old one.
+        let messages = match self.journal {
+            Journal::Whole => self.durable.history.clone(),
+            Journal::Damaged => repaired(&self.durable.history),
+        };
         let continues =
             self.durable.tail.clone().map(|entry| Continues { session: self.durable.session_id.clone(), entry });
         let opened = Opened {
@@ -27,13 +33,13 @@ impl Machine {
             settings: self.durable.settings.clone(),
             spawned_by: self.durable.spawned_by.clone(),
             continues,
-            messages: self.durable.history.as_slice().to_vec(),
+            messages: messages.as_slice().to_vec(),
             queued,
             seen: self.durable.seen.iter().cloned().chain([input_id.clone()]).collect(),
         };
         let entry = Arc::new(Entry {
             // A change that a crash cut short may be asked for again: the new opening must not pass for the old one.
-            id: format!("{to}#{}", self.durable.tail.as_ref().map_or("", |tail| tail.as_str())).into(),
+            id: format!("{to}#{input_id}#{}", self.durable.tail.as_ref().map_or("", |tail| tail.as_str())).into(),
             loop_id: None,
             parent: None,
             at: self.now.wall,
@@ -44,11 +50,8 @@ impl Machine {
         self.flight.rotation = Some(Rotation::Opening { input_id, opened: entry });
     }
 
-    /// Takes the next step of a change of session, when its batch is durable.
+    /// Takes the next step of a change of session, when everything is durable.
     pub(super) fn rotation_committed(&mut self) {
-        if !self.flight.pending.is_empty() {
-            return;
-        }
         match self.flight.rotation.take() {
             None => {}
             Some(Rotation::Opening { input_id, opened }) => {
@@ -70,6 +73,7 @@ impl Machine {
 
     fn move_to(&mut self, first: &Opened, opened: &Entry, input_id: InputId) {
         self.opened = None;
+        self.journal = Journal::Whole;
         self.durable = Durable::new(first);
         self.durable.apply(opened);
         self.act(Effect::Rotated { to: first.session_id.clone() });

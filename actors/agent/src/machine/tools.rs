@@ -261,22 +261,25 @@ impl Machine {
         });
     }
 
-    /// The running tools died with their executor; what that means is up to their classes.
+    /// The running tools died with their executor; what that means is up to their classes. One that was done, whose
+    /// last partial result is still being shown, keeps its result.
     pub(super) fn executor_lost(&mut self) {
-        let lost: Vec<ToolCallId> = self
+        let mut lost: Vec<ToolCallId> = self
             .flight
             .tools
             .iter()
             .filter(|(_, tool)| matches!(tool.stage, ToolStage::Running | ToolStage::Stopping))
+            .filter(|(_, tool)| tool.finished.is_none())
             .map(|(call, _)| call.clone())
             .collect();
+        lost.sort();
         for call in lost {
             let is_child = self.slot(&call).is_some_and(|slot| {
                 matches!(&slot.state, CallState::Started { effect: EffectClass::Child { .. }, .. })
             });
             if !is_child {
                 self.flight.tools.remove(&call);
-                self.flight.tool_hooks.retain(|_, waiting| *waiting != call);
+                self.cancel_hook_of(&call);
             }
         }
     }

@@ -15,7 +15,7 @@ use super::Machine;
 use super::accept::continues_at;
 use super::durable::{Ask, Phase, Run, Wants};
 use super::flight::Gate;
-use super::input::{Effect, FilterVerdict, HookCall, HookPoint, Verdict};
+use super::input::{Effect, FilterVerdict, HookCall, HookPoint, Timer, Verdict};
 use super::tools::ToolsStep;
 
 /// What a look into a queue found.
@@ -233,7 +233,7 @@ impl Machine {
     /// The run's running time as of now.
     fn elapsed(&self) -> Duration {
         let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
-        journaled + self.now.mono.saturating_sub(self.flight.mark)
+        journaled.saturating_add(self.now.mono.saturating_sub(self.flight.mark))
     }
 
     fn trigger(&self) -> TurnTrigger {
@@ -388,9 +388,13 @@ impl Machine {
         note: Option<Arc<AgentMessage>>,
     ) {
         let hook_follows = self.setup.hooks.has(HookPoint::AfterLoop);
+        let aborted = outcome == Outcome::Aborted;
         self.push_in(loop_id, EntryBody::LoopEnded { outcome, placed, note, hook_follows });
         if let Some(report) = self.durable.ended.back().cloned() {
             self.act(Effect::Finish(report));
+        }
+        if aborted {
+            self.out.push(Effect::Disarm(Timer::AbortGrace));
         }
         self.flight.gate = Gate::Open;
         self.flight.prompt = None;

@@ -110,6 +110,19 @@ fn before_the_prompt_is_durable() {
 }
 
 #[test]
+fn a_request_that_was_called_off_never_goes_out() {
+    let mut rig = Rig::new();
+    rig.held = true;
+    rig.prompt("hi");
+    rig.abort();
+    rig.prompt("again");
+    rig.held = false;
+    rig.commit();
+    assert_eq!(rig.lines.iter().filter(|line| line.starts_with("> call")).count(), 1);
+    assert_eq!(rig.calls[0].0.as_str(), "s.c.2/0/0");
+}
+
+#[test]
 fn before_a_tool_s_intent_is_durable() {
     let mut rig = Rig::new();
     rig.prompt("hi");
@@ -204,6 +217,7 @@ fn while_tools_run() {
         rig.abort(),
         ["> cancel tool c1", "> cancel tool c2", "> cancel child c3", "> cancel tool c4", "> ack i2"]
     );
+    assert_eq!(rig.tool_shows("c1", "late"), [""; 0]);
     // One stops, one was done after all, one does not stop in time.
     rig.tool_ends("c1", Err(ToolError::Cancelled));
     rig.tool_ends("c2", Ok(ToolResult::text("done after all")));

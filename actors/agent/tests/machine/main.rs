@@ -2,7 +2,11 @@
 //! does in it. The simulation next door looks for what nobody thought of; these tests say what is right.
 
 mod abort;
+mod calls;
+mod damage;
 mod lines;
 mod order;
+mod recovery;
 mod rig;
+mod sessions;
 mod steering;

@@ -192,10 +192,12 @@ fn filters_warn_and_reject() {
     assert_eq!(rig.talk(), ["user: odd [careful]", "model Stop: well", "user: fine", "model Stop: done"]);
     assert!(rig.machine.is_at_rest());
 
-    // A filter that does not answer rejects.
+    // A filter that gives no verdict rejects, and so does one that does not answer.
+    rig.prompt("what");
+    assert_eq!(rig.verdict(Verdict::Filtered(Vec::new()))[0], "InputRejected i5: the filter gave no verdict");
     rig.prompt("slow");
     let timer = rig.timers[0].0.clone();
-    assert_eq!(rig.time_up(timer)[..2], ["> cancel hook", "InputRejected i5: the hook did not answer in time"]);
+    assert_eq!(rig.time_up(timer)[..2], ["> cancel hook", "InputRejected i6: the hook did not answer in time"]);
 }
 
 #[test]

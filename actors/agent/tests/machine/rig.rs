@@ -150,6 +150,8 @@ impl Rig {
         rig.session = rig.machine.durable().session_id.clone();
         rig.journals.insert(rig.session.clone(), entries.to_vec());
         rig.journal = journal;
+        // The journal has seen other inputs.
+        rig.inputs = 1_000;
         rig
     }
 
@@ -416,7 +418,7 @@ impl Rig {
             } else if !self.calls.is_empty() {
                 self.says("done");
             } else {
-                assert!(self.machine.is_at_rest(), "stuck: {:#?}", self.machine);
+                assert!(self.machine.is_at_rest(), "stuck: {:?}", self.machine.durable().run);
                 return answers;
             }
         }

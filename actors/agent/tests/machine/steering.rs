@@ -150,18 +150,39 @@ fn a_queue_gives_one_or_all_as_its_mode_says() {
     for (mode, taken) in [(QueueMode::OneAtATime, 1), (QueueMode::All, 3)] {
         let mut rig = Rig::with(|_, settings| settings.steering_mode = mode);
         rig.prompt("hi");
-        ["a", "b", "c"].map(|text| rig.steer(text));
+        for text in ["a", "b", "c"] {
+            rig.steer(text);
+        }
         rig.says("one");
         assert_eq!(rig.talk().len(), 2 + taken, "steering {mode:?}");
 
         let mut rig = Rig::with(|_, settings| settings.follow_up_mode = mode);
         rig.prompt("hi");
-        ["a", "b", "c"].map(|text| rig.follow_up(text));
+        for text in ["a", "b", "c"] {
+            rig.follow_up(text);
+        }
         rig.says("one");
         assert_eq!(rig.talk().len(), 2 + taken, "follow-ups {mode:?}");
         rig.come_to_rest();
         assert_eq!(rig.talk().len(), 2 + 3 + if taken == 1 { 3 } else { 1 });
     }
+}
+
+#[test]
+fn f22_a_queue_that_nobody_empties_is_full_at_some_time() {
+    let mut rig = Rig::new();
+    rig.held = true;
+    for _ in 0..1_024 {
+        rig.steer("more");
+    }
+    rig.held = false;
+    rig.commit();
+    let full = "too many inputs wait for this agent: try again later";
+    assert_eq!(rig.steer("one too many"), [format!("> refuse i1025: {full}")]);
+    assert_eq!(rig.follow_up("one too many"), [format!("> refuse i1026: {full}")]);
+    // A run makes room.
+    rig.prompt("hi");
+    assert_eq!(rig.steer("room again"), ["> ack i1028"]);
 }
 
 #[test]

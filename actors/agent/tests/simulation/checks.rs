@@ -8,8 +8,8 @@ use playhouse_agent::machine::{Effect, Input, events};
 use playhouse_protocol::entry::{InputKind, Opened};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome, Seq, SessionId,
-    ToolCallId,
+    AgentEvent, CallId, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome, Seq, SessionId,
+    StopReason, ToolCallId,
 };
 
 pub struct Checks {
@@ -20,6 +20,7 @@ pub struct Checks {
     derived: HashMap<EventKey, AgentEvent>,
     order: HashMap<SessionId, Order>,
     acked: HashSet<InputId>,
+    calls: HashSet<(SessionId, CallId)>,
     ran_once: HashSet<(SessionId, ToolCallId)>,
     last_event: Option<(SessionId, EventId)>,
     open_message: Option<MessageId>,
@@ -35,6 +36,7 @@ impl Checks {
             derived: HashMap::new(),
             order: HashMap::new(),
             acked: HashSet::new(),
+            calls: HashSet::new(),
             ran_once: HashSet::new(),
             last_event: None,
             open_message: None,
@@ -94,15 +96,19 @@ impl Checks {
                     "{call} was answered before"
                 );
                 transcript::validate(config.messages.sendable(), Ending::Open).unwrap();
+                assert!(self.calls.insert((session.clone(), call.clone())), "{call} was made twice");
+                let here = journals.get(session).into_iter().flatten();
+                let answers = here.filter(|(_, entry)| is_answer(&entry.body)).count();
+                assert_eq!(config.response, answers as u64, "{call} is answered by the wrong step of a script");
             }
             Effect::RunTool { call, effect, .. } => {
-                assert!(is_started(&holds, call), "{call} runs without its intent");
+                assert!(is_started(holds, call), "{call} runs without its intent");
                 if *effect == EffectClass::Once {
                     let run = (session.clone(), call.clone());
                     assert!(self.ran_once.insert(run), "{call} ran twice");
                 }
             }
-            Effect::Spawn { call, .. } => assert!(is_started(&holds, call)),
+            Effect::Spawn { call, .. } => assert!(is_started(holds, call)),
             Effect::Ack { input_id } => {
                 self.acked.insert(input_id.clone());
             }
@@ -348,6 +354,15 @@ fn answers(message: &Message) -> &ToolCallId {
     }
 }
 
+/// Whether a model completed a response.
+fn is_answer(body: &EntryBody) -> bool {
+    let EntryBody::Responded { message, .. } = body else { return false };
+    matches!(
+        message.llm(),
+        Some(Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. })
+    )
+}
+
 fn is_assistant(message: Option<&Message>) -> bool {
     matches!(message, Some(Message::Assistant { .. }))
 }
@@ -362,7 +377,7 @@ fn is_fleeting(event: &AgentEvent) -> bool {
     }
 }
 
-fn is_started(holds: &dyn Fn(&dyn Fn(&EntryBody) -> bool) -> bool, call: &ToolCallId) -> bool {
+fn is_started(holds: impl Fn(&dyn Fn(&EntryBody) -> bool) -> bool, call: &ToolCallId) -> bool {
     holds(&|body| matches!(body, EntryBody::ToolStarted { tool_call_id, .. } if tool_call_id == call))
 }
 

@@ -6,6 +6,7 @@
 //! again. `PLAYHOUSE_RUNS` sets how many seeds are played.
 
 mod checks;
+mod props;
 mod world;
 
 use std::collections::BTreeMap;

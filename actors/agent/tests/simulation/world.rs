@@ -7,18 +7,18 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine, Now,
-    Setup, Target, Timer, Verdict, Vetting,
+    Approver, Effect, FilterVerdict, HookCall, HookId, Input, Journal, Machine, Now, Setup, Target, Timer, Verdict,
 };
-use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::entry::{FORMAT_VERSION, Opened};
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry, ExecutionLimits, InputId,
-    Message, ModelConfig, PermissionDecision, PermissionId, PermissionMode, ProviderError, QueueMode, Seq, SessionId,
-    StopReason, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, InputId, Message, ModelConfig, PermissionDecision,
+    PermissionId, ProviderError, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolError, ToolExecutionStrategy,
+    ToolResult,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::checks::{Checks, variant};
+use crate::props::{Props, assistant, hook_set, input_id, pick, settings};
 
 pub struct World {
     pub rng: Rng,
@@ -33,8 +33,12 @@ pub struct World {
     calls: BTreeMap<CallId, u32>,
     hooks: BTreeMap<HookId, HookCall>,
     tools: BTreeMap<ToolCallId, Kind>,
+    /// Tools that were told to stop.
+    stopping: BTreeSet<ToolCallId>,
     asks: BTreeSet<PermissionId>,
     timers: Vec<Timer>,
+    /// Inputs that wait for their answer, and how many answers each waits for.
+    unanswered: BTreeMap<InputId, usize>,
     clock: u64,
     next_input: u64,
     next_call: u64,
@@ -48,38 +52,6 @@ pub struct World {
 enum Kind {
     Tool,
     Child,
-}
-
-/// Tools whose names say what they are.
-struct Props;
-
-impl Catalog for Props {
-    fn definitions(&self) -> Arc<[ToolDefinition]> {
-        Arc::new([])
-    }
-
-    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
-        if args.is_string() {
-            return Vetting::Blocked { stage: BlockStage::Schema, reason: "not JSON".into() };
-        }
-        let ready = |effect| Vetting::Ready { effect, ask: None };
-        match name {
-            "read" => ready(EffectClass::Read),
-            "same" => ready(EffectClass::Idempotent { key: call.to_string() }),
-            "probe" => ready(EffectClass::Reconcilable { probe: call.to_string() }),
-            "once" => ready(EffectClass::Once),
-            "child" => {
-                let child = format!("{session}-{}", call.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-                ready(EffectClass::Child { session: SessionId::new(child).unwrap() })
-            }
-            "risky" => Vetting::Ready { effect: EffectClass::Once, ask: Some("take a risk".into()) },
-            _ => Vetting::Blocked { stage: BlockStage::Lookup, reason: "no such tool".into() },
-        }
-    }
-
-    fn summary(&self, name: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
-        name.to_owned()
-    }
 }
 
 impl World {
@@ -120,8 +92,10 @@ impl World {
             calls: BTreeMap::new(),
             hooks: BTreeMap::new(),
             tools: BTreeMap::new(),
+            stopping: BTreeSet::new(),
             asks: BTreeSet::new(),
             timers: Vec::new(),
+            unanswered: BTreeMap::new(),
             clock: 1_000,
             next_input: 0,
             next_call: 0,
@@ -135,6 +109,8 @@ impl World {
             world.step(&mut machine);
         }
         world.drain(&mut machine);
+        assert_eq!(world.timers, [], "armed for nothing");
+        assert_eq!(world.unanswered, BTreeMap::new(), "never answered");
         world.checks.finish(&world.journals, &world.session, machine.durable());
         world
     }
@@ -147,11 +123,9 @@ impl World {
             55..=64 => self.hook(machine),
             65..=84 => self.person(machine),
             85..=88 => self.timer(machine),
-            89..=90 => {
-                self.send(machine, Input::WriterLost);
-            }
+            89..=90 => self.send(machine, Input::WriterLost),
             91..=92 => self.send(machine, Input::ConnectionLost { reason: "gone".into() }),
-            93 => self.executor_lost(machine),
+            93 => self.send(machine, Input::ExecutorLost { reason: "gone".into() }),
             94..=95 => self.crash(machine),
             96 => self.commit_failed(machine),
             _ => self.stale(machine),
@@ -174,6 +148,16 @@ impl World {
         if self.rng.u8(..8) == 0 && !matches!(input, Input::Committed { .. } | Input::CommitFailed { .. }) {
             self.old.push(input.clone());
         }
+        match &input {
+            Input::WriterLost => self.lose_queue(),
+            Input::ConnectionLost { .. } => self.calls.clear(),
+            Input::ExecutorLost { .. } => self.tools.retain(|_, kind| *kind == Kind::Child),
+            Input::Timer { timer } => self.timers.retain(|armed| armed != timer),
+            _ => {}
+        }
+        if let Some(input_id) = input_id(&input) {
+            *self.unanswered.entry(input_id.clone()).or_default() += 1;
+        }
         let now = self.now();
         if self.talk {
             println!("> {input:?}");
@@ -191,6 +175,7 @@ impl World {
             self.checks.effect(&self.session, &effect, &self.journals);
             match effect {
                 Effect::Append { session, batch } => {
+                    assert_eq!(Some(batch.class), batch.entries.iter().map(|entry| entry.body.class()).max());
                     if !self.queued.iter().any(|(_, held)| held.number == batch.number) {
                         self.queued.push_back((session, batch));
                     }
@@ -217,20 +202,31 @@ impl World {
                     self.hooks.remove(&hook);
                 }
                 // A tool that is told to stop may take its time, or never answer.
-                Effect::Cancel(Target::Tool(_) | Target::Child(_)) => {}
+                Effect::Cancel(Target::Tool(call) | Target::Child(call)) => {
+                    self.stopping.insert(call);
+                }
                 Effect::Arm { timer, .. } => self.timers.push(timer),
                 Effect::Disarm(timer) => self.timers.retain(|armed| *armed != timer),
                 Effect::Rotated { to } => self.session = to,
                 Effect::Park { .. } => parked = true,
-                Effect::Emit(_) | Effect::Ack { .. } | Effect::Refuse { .. } | Effect::Finish(_) => {}
+                Effect::Ack { input_id } | Effect::Refuse { input_id, .. } => self.answered(&input_id),
+                Effect::Finish(report) => {
+                    assert!(self.calls.is_empty(), "{} is over, not its calls {:?}", report.loop_id, self.calls);
+                    let left = self.tools.keys().find(|call| !self.stopping.contains(*call));
+                    assert_eq!(left, None, "{} is over, and a tool runs that nobody stopped", report.loop_id);
+                }
+                Effect::Emit(_) => {}
             }
         }
         if parked {
             self.restart(machine);
             return;
         }
+        let written = self.journals.get(&self.session).map(Vec::as_slice).unwrap_or_default();
         let pending = self.queued.iter().filter(|(session, _)| *session == self.session);
         let pending = pending.flat_map(|(_, batch)| batch.entries.iter());
+        // What a lost writer had written is sent again and not written again.
+        let pending = pending.filter(|entry| written.iter().all(|(_, held)| held.id != entry.id));
         let check = self.queued.is_empty() || self.rng.u8(..8) == 0;
         if check {
             self.checks.live(machine.durable(), pending);
@@ -254,8 +250,20 @@ impl World {
         seqs
     }
 
+    fn answered(&mut self, input_id: &InputId) {
+        let waiting = self.unanswered.get_mut(input_id).unwrap_or_else(|| panic!("{input_id} was answered unasked"));
+        *waiting -= 1;
+        if *waiting == 0 {
+            self.unanswered.remove(input_id);
+        }
+    }
+
+    /// Each journal has a writer of its own: the oldest batch of one of them is durable.
     fn commit(&mut self, machine: &mut Machine) {
-        let Some((session, batch)) = self.queued.pop_front() else { return self.person(machine) };
+        let journals: BTreeSet<_> = self.queued.iter().map(|(session, _)| session.clone()).collect();
+        let Some(journal) = pick(&mut self.rng, &journals) else { return self.person(machine) };
+        let at = self.queued.iter().position(|(session, _)| *session == journal);
+        let Some((session, batch)) = at.and_then(|at| self.queued.remove(at)) else { return };
         let seqs = self.write(&session, &batch.entries);
         self.send(machine, Input::Committed { batch: batch.number, seqs });
     }
@@ -266,10 +274,8 @@ impl World {
         self.send(machine, Input::CommitFailed { batch: batch.number, error: "disk full".into() });
     }
 
-    /// The process ends: what was queued may be there in part.
-    fn crash(&mut self, machine: &mut Machine) {
-        self.delivered.insert("Crash");
-        self.inputs += 1;
+    /// What was queued is lost, but may be there in part.
+    fn lose_queue(&mut self) {
         let mut survivors = self.rng.usize(..4);
         for (session, batch) in std::mem::take(&mut self.queued) {
             let part = survivors.min(batch.entries.len());
@@ -279,6 +285,13 @@ impl World {
                 break;
             }
         }
+    }
+
+    /// The process ends.
+    fn crash(&mut self, machine: &mut Machine) {
+        self.delivered.insert("Crash");
+        self.inputs += 1;
+        self.lose_queue();
         self.restart(machine);
     }
 
@@ -289,6 +302,7 @@ impl World {
         self.tools.clear();
         self.asks.clear();
         self.timers.clear();
+        self.unanswered.clear();
         self.checks.restarted();
         let Some(journal) = self.journals.get(&self.session) else {
             let opened = self.checks.opened.clone();
@@ -476,11 +490,6 @@ impl World {
         self.send(machine, input);
     }
 
-    fn executor_lost(&mut self, machine: &mut Machine) {
-        self.tools.retain(|_, kind| *kind == Kind::Child);
-        self.send(machine, Input::ExecutorLost { reason: "gone".into() });
-    }
-
     fn hook(&mut self, machine: &mut Machine) {
         let waiting: Vec<HookId> = self.hooks.keys().copied().collect();
         if waiting.is_empty() {
@@ -509,7 +518,7 @@ impl World {
         if self.timers.is_empty() {
             return self.hook(machine);
         }
-        let timer = self.timers.swap_remove(self.rng.usize(..self.timers.len()));
+        let timer = self.timers[self.rng.usize(..self.timers.len())].clone();
         self.send(machine, Input::Timer { timer });
     }
 
@@ -548,69 +557,4 @@ impl World {
         }
         panic!("the run does not come to rest");
     }
-}
-
-fn pick<T: Clone + Ord>(rng: &mut Rng, set: &BTreeSet<T>) -> Option<T> {
-    (!set.is_empty()).then(|| set.iter().nth(rng.usize(..set.len())).cloned()).flatten()
-}
-
-fn assistant(text: &str, calls: Vec<Content>, stop_reason: StopReason) -> Message {
-    Message::Assistant {
-        content: [Content::text(text)].into_iter().chain(calls).collect(),
-        stop_reason,
-        model: "m".into(),
-        provider: "p".into(),
-        usage: Usage::of(3, 2, 0, 0, 0),
-        timestamp: 5,
-        error_message: None,
-    }
-}
-
-fn settings(rng: &mut Rng) -> Settings {
-    let mode = |rng: &mut Rng| if rng.bool() { QueueMode::All } else { QueueMode::OneAtATime };
-    Settings {
-        kind: "sim".into(),
-        model: ModelConfig::scripted("x"),
-        system_prompt: String::new(),
-        tools: Vec::new(),
-        cwd: "/".into(),
-        permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },
-        limits: match rng.u8(..4) {
-            0 => ExecutionLimits { max_turns: Some(rng.u32(..4)), ..ExecutionLimits::none() },
-            1 => ExecutionLimits { max_duration: Some(Duration::from_millis(500)), ..ExecutionLimits::none() },
-            _ => ExecutionLimits::default(),
-        },
-        durability: Durability::Flush,
-        retry: Default::default(),
-        cache: Default::default(),
-        thinking_level: Default::default(),
-        max_tokens: None,
-        temperature: None,
-        tool_execution: match rng.u8(..3) {
-            0 => ToolExecutionStrategy::Parallel,
-            1 => ToolExecutionStrategy::Sequential,
-            _ => ToolExecutionStrategy::Batched { size: 2 },
-        },
-        steering_mode: mode(rng),
-        follow_up_mode: mode(rng),
-        config_id: None,
-    }
-}
-
-fn hook_set(rng: &mut Rng) -> HookSet {
-    let all = [
-        HookPoint::BeforeLoop,
-        HookPoint::AfterLoop,
-        HookPoint::BeforeTurn,
-        HookPoint::AfterTurn,
-        HookPoint::BeforeTool,
-        HookPoint::AfterTool,
-        HookPoint::BeforeUpdate,
-        HookPoint::AfterUpdate,
-        HookPoint::OnError,
-        HookPoint::Filter,
-    ];
-    let density = rng.u8(..4);
-    let chosen = all.into_iter().filter(|_| rng.u8(..4) < density);
-    chosen.fold(HookSet::default(), HookSet::with)
 }

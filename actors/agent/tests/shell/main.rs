@@ -1,0 +1,157 @@
+//! The agent's actor among writers and connections that the test plays: what happens when one of them is late, fails
+//! or dies at the wrong moment. One thread, so that the moments are the test's to choose.
+
+mod players;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use playhouse_agent::machine::{Input, InputError};
+use playhouse_agent::{Agent, AgentHandle, HandleError};
+use playhouse_protocol::{AgentMessage, EntryBody, InputId};
+use tokio::time::timeout;
+
+use players::{Ask, Theatre, bodies};
+
+async fn soon<T>(wait: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(30), wait).await.expect("it did not happen in time")
+}
+
+fn prompt(id: &str) -> (InputId, Input) {
+    let messages = vec![Arc::new(AgentMessage::user("hi", 1))];
+    (id.into(), Input::Prompt { input_id: id.into(), messages })
+}
+
+#[tokio::test]
+async fn a_new_writer_gets_the_old_batches_before_the_new_ones() {
+    let mut theatre = Theatre::new(1).await;
+    let first = theatre.writer(0).await;
+    let agent = theatre.agent("s").await;
+    let telling = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.tell(prompt("p").1).await }
+    });
+    let append = theatre.append().await;
+    assert_eq!(append.batch.number, 0);
+    // It dies with the batch. The agent has noticed when it answers.
+    first.kill_and_wait(None).await.unwrap();
+    soon(agent.state()).await.unwrap();
+    // The next is there, and before the agent hears of it, it has more to write.
+    let _second = theatre.writer(0).await;
+    let mut steering = Box::pin(agent.steer("more"));
+    assert!(futures::poll!(&mut steering).is_pending());
+    let mut numbers = Vec::new();
+    while numbers.len() < 2 {
+        let append = theatre.append().await;
+        if !numbers.contains(&append.batch.number) {
+            numbers.push(append.batch.number);
+        }
+        append.commit();
+    }
+    assert_eq!(numbers, [0, 1]);
+    soon(telling).await.unwrap().unwrap();
+    soon(steering).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_change_of_session_waits_for_the_other_journal_s_writer() {
+    let mut theatre = Theatre::new(2).await;
+    let (here, there) = theatre.sessions_apart();
+    let _writer = theatre.writer(theatre.shard(&here)).await;
+    let agent = theatre.agent(here.as_str()).await;
+    let steering = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.steer("hi").await }
+    });
+    theatre.append().await.commit();
+    soon(steering).await.unwrap().unwrap();
+
+    let rotating = tokio::spawn({
+        let (agent, to) = (agent.clone(), there.clone());
+        async move { agent.tell(Input::Rotate { input_id: "r".into(), to }).await }
+    });
+    // Its writer is not there yet, then dies with the batch.
+    soon(agent.state()).await.unwrap();
+    let other = theatre.writer(theatre.shard(&there)).await;
+    let opening = theatre.append().await;
+    assert_eq!(opening.session, there);
+    other.kill_and_wait(None).await.unwrap();
+    let _other = theatre.writer(theatre.shard(&there)).await;
+    theatre.append().await.commit();
+    let ending = theatre.append().await;
+    assert!(matches!(bodies(&ending)[..], [EntryBody::RotatedTo { .. }]), "{ending:?}");
+    ending.commit();
+    soon(rotating).await.unwrap().unwrap();
+    assert_eq!(agent.session_id(), there);
+}
+
+/// A prompt is under way when the journal fails.
+async fn parked(theatre: &mut Theatre, agent: &AgentHandle) {
+    let steering = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.steer("more").await }
+    });
+    theatre.append().await.fail("disk full");
+    let refused = soon(steering).await.unwrap();
+    assert_eq!(refused, Err(HandleError::Input(InputError::NotJournaled("disk full".into()))));
+}
+
+#[tokio::test]
+async fn whoever_asks_a_parked_agent_for_a_run_is_told() {
+    let mut theatre = Theatre::new(1).await;
+    let _writer = theatre.writer(0).await;
+    let agent = theatre.agent("s").await;
+    let (input_id, input) = prompt("p");
+    let telling = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.tell(input).await }
+    });
+    theatre.append().await.commit();
+    soon(telling).await.unwrap().unwrap();
+    parked(&mut theatre, &agent).await;
+    let report = soon(agent.report(&input_id)).await;
+    assert!(matches!(report, Err(HandleError::Input(InputError::Parked(_)))), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_prompt_with_a_sender_ends_when_the_agent_is_parked() {
+    let mut theatre = Theatre::new(1).await;
+    let _writer = theatre.writer(0).await;
+    let agent = theatre.agent("s").await;
+    let (events, mut heard) = tokio::sync::mpsc::channel(64);
+    let prompting = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.prompt_with_sender("hi", events).await }
+    });
+    theatre.append().await.commit();
+    soon(heard.recv()).await.unwrap();
+    parked(&mut theatre, &agent).await;
+    let report = soon(prompting).await.unwrap();
+    assert!(matches!(report, Err(HandleError::Input(InputError::Parked(_)))), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_parked_agent_has_no_call_under_way() {
+    let mut theatre = Theatre::new(1).await;
+    let _writer = theatre.writer(0).await;
+    let agent = theatre.agent("s").await;
+    let telling = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.tell(prompt("p").1).await }
+    });
+    theatre.append().await.commit();
+    soon(telling).await.unwrap().unwrap();
+    let Ask::Start(call) = theatre.asked().await else { panic!("no call") };
+    parked(&mut theatre, &agent).await;
+    assert_eq!(theatre.asked().await, Ask::Cancel(call));
+}
+
+#[tokio::test]
+async fn an_agent_whose_writer_is_given_up_says_so() {
+    let theatre = Theatre::new(1).await;
+    theatre.house.writers.park("writer/0", "40 restarts are spent");
+    let agent = theatre.agent("s").await;
+    let told = soon(agent.tell(prompt("p").1)).await;
+    let Err(HandleError::Input(InputError::Parked(reason))) = told else { panic!("{told:?}") };
+    assert!(reason.contains("40 restarts are spent"), "{reason}");
+}

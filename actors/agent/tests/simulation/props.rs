@@ -1,0 +1,128 @@
+//! What a world is made of: tools, settings, hooks, messages.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use playhouse_agent::machine::{Catalog, HookPoint, HookSet, Input, Vetting};
+use playhouse_protocol::entry::{BlockStage, Settings};
+use playhouse_protocol::{
+    Content, Durability, EffectClass, ExecutionLimits, InputId, Message, ModelConfig, PermissionMode, QueueMode,
+    SessionId, StopReason, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+};
+use serde_json::Value;
+
+/// Tools whose names say what they are.
+pub struct Props;
+
+impl Catalog for Props {
+    fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::new([])
+    }
+
+    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+        if args.is_string() {
+            return Vetting::Blocked { stage: BlockStage::Schema, reason: "not JSON".into() };
+        }
+        let ready = |effect| Vetting::Ready { effect, ask: None };
+        match name {
+            "read" => ready(EffectClass::Read),
+            "same" => ready(EffectClass::Idempotent { key: call.to_string() }),
+            "probe" => ready(EffectClass::Reconcilable { probe: call.to_string() }),
+            "once" => ready(EffectClass::Once),
+            "child" => {
+                let child = format!("{session}-{}", call.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
+                ready(EffectClass::Child { session: SessionId::new(child).unwrap() })
+            }
+            "risky" => Vetting::Ready { effect: EffectClass::Once, ask: Some("take a risk".into()) },
+            _ => Vetting::Blocked { stage: BlockStage::Lookup, reason: "no such tool".into() },
+        }
+    }
+
+    fn summary(&self, name: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
+        name.to_owned()
+    }
+}
+
+/// The id of an input from outside.
+pub fn input_id(input: &Input) -> Option<&InputId> {
+    match input {
+        Input::Prompt { input_id, .. }
+        | Input::Steer { input_id, .. }
+        | Input::FollowUp { input_id, .. }
+        | Input::Continue { input_id, .. }
+        | Input::Abort { input_id }
+        | Input::Reset { input_id }
+        | Input::Restore { input_id, .. }
+        | Input::Configure { input_id, .. }
+        | Input::Rotate { input_id, .. }
+        | Input::Approved { input_id, .. } => Some(input_id),
+        _ => None,
+    }
+}
+
+pub fn pick<T: Clone + Ord>(rng: &mut Rng, set: &BTreeSet<T>) -> Option<T> {
+    (!set.is_empty()).then(|| set.iter().nth(rng.usize(..set.len())).cloned()).flatten()
+}
+
+pub fn assistant(text: &str, calls: Vec<Content>, stop_reason: StopReason) -> Message {
+    Message::Assistant {
+        content: [Content::text(text)].into_iter().chain(calls).collect(),
+        stop_reason,
+        model: "m".into(),
+        provider: "p".into(),
+        usage: Usage::of(3, 2, 0, 0, 0),
+        timestamp: 5,
+        error_message: None,
+    }
+}
+
+pub fn settings(rng: &mut Rng) -> Settings {
+    let mode = |rng: &mut Rng| if rng.bool() { QueueMode::All } else { QueueMode::OneAtATime };
+    Settings {
+        kind: "sim".into(),
+        model: ModelConfig::scripted("x"),
+        system_prompt: String::new(),
+        tools: Vec::new(),
+        cwd: "/".into(),
+        permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },
+        limits: match rng.u8(..4) {
+            0 => ExecutionLimits { max_turns: Some(rng.u32(..4)), ..ExecutionLimits::none() },
+            1 => ExecutionLimits { max_duration: Some(Duration::from_millis(500)), ..ExecutionLimits::none() },
+            _ => ExecutionLimits::default(),
+        },
+        durability: Durability::Flush,
+        retry: Default::default(),
+        cache: Default::default(),
+        thinking_level: Default::default(),
+        max_tokens: None,
+        temperature: None,
+        tool_execution: match rng.u8(..3) {
+            0 => ToolExecutionStrategy::Parallel,
+            1 => ToolExecutionStrategy::Sequential,
+            _ => ToolExecutionStrategy::Batched { size: 2 },
+        },
+        steering_mode: mode(rng),
+        follow_up_mode: mode(rng),
+        config_id: None,
+    }
+}
+
+pub fn hook_set(rng: &mut Rng) -> HookSet {
+    let all = [
+        HookPoint::BeforeLoop,
+        HookPoint::AfterLoop,
+        HookPoint::BeforeTurn,
+        HookPoint::AfterTurn,
+        HookPoint::BeforeTool,
+        HookPoint::AfterTool,
+        HookPoint::BeforeUpdate,
+        HookPoint::AfterUpdate,
+        HookPoint::OnError,
+        HookPoint::Filter,
+    ];
+    let density = rng.u8(..4);
+    let chosen = all.into_iter().filter(|_| rng.u8(..4) < density);
+    chosen.fold(HookSet::default(), HookSet::with)
+}
