@@ -106,7 +106,7 @@ impl House {
         self.0.backstage.hub.close(agent);
         life.let_go();
         match life.opened.settings.durability {
-            Durability::None => self.0.backstage.remove(life.session()),
+            Durability::None => self.0.backstage.removed(life.session()).await,
             Durability::Flush | Durability::Os => self.0.backstage.release(life.session()),
         }
     }
@@ -146,6 +146,12 @@ impl House {
         }
         let _ = Supervisor::shutdown(&self.0.root).await;
         playhouse_tools::settled().await;
+        // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
+        self.0.backstage.close();
+        self.0.stage.close();
+        for life in self.0.lives.iter() {
+            self.0.backstage.hub.close(life.key());
+        }
         self.0.lives.clear();
     }
 

@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
 fn perform(cli: Cli) -> Result<(), Stop> {
     match cli.command {
         Command::Run(args) => {
-            let plan = run::Plan::new(args, cli.data_dir)?;
+            let plan = run::Plan::new(*args, cli.data_dir)?;
             on_runtime(run::run(plan))
         }
         Command::Resume(args) => on_runtime(resume::resume(args, cli.data_dir)),

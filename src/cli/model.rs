@@ -31,6 +31,9 @@ impl Choice {
         let mut model = named.or_else(|| stored.cloned()).ok_or_else(|| {
             Stop::Refused("which model? choose one with --model openai/ID or --script FILE".to_owned())
         })?;
+        if let Some(stored) = stored.filter(|stored| stored.provider == model.provider) {
+            model.base_url = stored.base_url.clone();
+        }
         if let Some(url) = &self.base_url {
             match model.api {
                 ApiProtocol::OpenaiCompletions => model.base_url = Some(url.clone()),
@@ -128,6 +131,8 @@ mod tests {
         let moved = Choice { base_url: Some("http://b/v1".into()), ..Choice::default() };
         let expected = ModelConfig { base_url: Some("http://b/v1".into()), ..stored.clone() };
         assert_eq!(moved.of(Some(&stored)).unwrap(), expected);
+        let other = Choice { model: Some("openai/two".into()), ..Choice::default() };
+        assert_eq!(other.of(Some(&stored)).unwrap(), ModelConfig { id: "two".into(), ..stored.clone() });
         let scripted = Choice { model: Some("scripted/x.json".into()), ..Choice::default() }.of(Some(&stored)).unwrap();
         assert!(scripted.script.as_ref().unwrap().is_absolute());
         assert!(refusal(moved, Some(&scripted)).contains("--base-url"));

@@ -111,6 +111,10 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
         let done = done.unwrap_or_else(|error| Err(Stop::Failed(format!("a session was lost: {error}"))));
         worst = worse(worst, done);
     }
+    if work.interrupt.is_asked() {
+        let left = "interrupted; what is left can be finished with: playhouse resume";
+        worst = worse(worst, Err(Stop::Interrupted(left.to_owned())));
+    }
     worst
 }
 

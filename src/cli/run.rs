@@ -57,7 +57,7 @@ struct Changes {
 
 impl Plan {
     /// Reads the prompt and looks the flags over.
-    pub fn new(args: Box<RunArgs>, data_dir: Option<PathBuf>) -> Result<Self, Stop> {
+    pub fn new(args: RunArgs, data_dir: Option<PathBuf>) -> Result<Self, Stop> {
         let place = match (args.session, args.r#continue) {
             (Some(session), _) => Where::In(session),
             (None, true) => Where::Newest,
