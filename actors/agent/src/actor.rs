@@ -125,7 +125,7 @@ impl State {
     fn tell(&mut self, input: Input, permit: playhouse_supervision::Permit, reply: Reply) {
         match &mut self.stage {
             Stage::Live(_) => {
-                if let Some(input_id) = msg::id_of(&input) {
+                if let Some(input_id) = input.id() {
                     self.replies.entry(input_id.clone()).or_default().push((reply, permit));
                 }
                 match input {

@@ -152,23 +152,6 @@ macro_rules! derived {
 
 derived!(Call(CallReport), Tool(ToolReport), Commit(CommitReport));
 
-/// The id of an input from outside.
-pub(crate) fn id_of(input: &Input) -> Option<&InputId> {
-    match input {
-        Input::Prompt { input_id, .. }
-        | Input::Steer { input_id, .. }
-        | Input::FollowUp { input_id, .. }
-        | Input::Continue { input_id, .. }
-        | Input::Abort { input_id }
-        | Input::Reset { input_id }
-        | Input::Restore { input_id, .. }
-        | Input::Configure { input_id, .. }
-        | Input::Rotate { input_id, .. }
-        | Input::Approved { input_id, .. } => Some(input_id),
-        _ => None,
-    }
-}
-
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentState {

@@ -17,7 +17,7 @@ const MAX_QUEUED: usize = 1_024;
 
 impl Machine {
     pub(super) fn accept(&mut self, input: Input) {
-        let input_id = input_id(&input).clone();
+        let Some(input_id) = input.id().cloned() else { return };
         if let Some(error) = self.closed() {
             self.act(Effect::Refuse { input_id, error });
             return;
@@ -177,37 +177,6 @@ enum Answer {
     Ack,
     /// By what it set in motion.
     Later,
-}
-
-fn input_id(input: &Input) -> &InputId {
-    static NONE: std::sync::LazyLock<InputId> = std::sync::LazyLock::new(|| InputId::from(""));
-    match input {
-        Input::Prompt { input_id, .. }
-        | Input::Steer { input_id, .. }
-        | Input::FollowUp { input_id, .. }
-        | Input::Continue { input_id, .. }
-        | Input::Abort { input_id }
-        | Input::Reset { input_id }
-        | Input::Restore { input_id, .. }
-        | Input::Configure { input_id, .. }
-        | Input::Rotate { input_id, .. }
-        | Input::Approved { input_id, .. } => input_id,
-        Input::Delta { .. }
-        | Input::Retrying { .. }
-        | Input::Responded { .. }
-        | Input::CallFailed { .. }
-        | Input::HookDone { .. }
-        | Input::ToolUpdated { .. }
-        | Input::ToolProgress { .. }
-        | Input::ToolFinished { .. }
-        | Input::ChildEnded { .. }
-        | Input::Committed { .. }
-        | Input::CommitFailed { .. }
-        | Input::WriterLost
-        | Input::ConnectionLost { .. }
-        | Input::ExecutorLost { .. }
-        | Input::Timer { .. } => &NONE,
-    }
 }
 
 fn must_be_from_user(messages: &[Arc<AgentMessage>]) -> Result<(), InputError> {

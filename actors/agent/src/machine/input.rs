@@ -209,6 +209,39 @@ pub enum Input {
     },
 }
 
+impl Input {
+    /// The sender's id, for an input from outside.
+    pub fn id(&self) -> Option<&InputId> {
+        match self {
+            Self::Prompt { input_id, .. }
+            | Self::Steer { input_id, .. }
+            | Self::FollowUp { input_id, .. }
+            | Self::Continue { input_id, .. }
+            | Self::Abort { input_id }
+            | Self::Reset { input_id }
+            | Self::Restore { input_id, .. }
+            | Self::Configure { input_id, .. }
+            | Self::Rotate { input_id, .. }
+            | Self::Approved { input_id, .. } => Some(input_id),
+            Self::Delta { .. }
+            | Self::Retrying { .. }
+            | Self::Responded { .. }
+            | Self::CallFailed { .. }
+            | Self::HookDone { .. }
+            | Self::ToolUpdated { .. }
+            | Self::ToolProgress { .. }
+            | Self::ToolFinished { .. }
+            | Self::ChildEnded { .. }
+            | Self::Committed { .. }
+            | Self::CommitFailed { .. }
+            | Self::WriterLost
+            | Self::ConnectionLost { .. }
+            | Self::ExecutorLost { .. }
+            | Self::Timer { .. } => None,
+        }
+    }
+}
+
 /// What time can be up for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Timer {

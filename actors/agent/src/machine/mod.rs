@@ -20,6 +20,7 @@ mod hooks;
 pub mod input;
 pub mod report;
 mod rotate;
+pub mod run;
 mod seen;
 mod tools;
 mod turn;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use playhouse_agent::machine::{Catalog, HookPoint, HookSet, Input, Vetting};
+use playhouse_agent::machine::{Catalog, HookPoint, HookSet, Vetting};
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::{
-    Content, Durability, EffectClass, ExecutionLimits, InputId, Message, ModelConfig, PermissionMode, QueueMode,
-    SessionId, StopReason, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+    Content, Durability, EffectClass, ExecutionLimits, Message, ModelConfig, PermissionMode, QueueMode, SessionId,
+    StopReason, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
 };
 use serde_json::Value;
 
@@ -42,23 +42,6 @@ impl Catalog for Props {
 
     fn summary(&self, name: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
         name.to_owned()
-    }
-}
-
-/// The id of an input from outside.
-pub fn input_id(input: &Input) -> Option<&InputId> {
-    match input {
-        Input::Prompt { input_id, .. }
-        | Input::Steer { input_id, .. }
-        | Input::FollowUp { input_id, .. }
-        | Input::Continue { input_id, .. }
-        | Input::Abort { input_id }
-        | Input::Reset { input_id }
-        | Input::Restore { input_id, .. }
-        | Input::Configure { input_id, .. }
-        | Input::Rotate { input_id, .. }
-        | Input::Approved { input_id, .. } => Some(input_id),
-        _ => None,
     }
 }
 

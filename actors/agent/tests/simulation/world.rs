@@ -18,7 +18,7 @@ use playhouse_protocol::{
 use serde_json::json;
 
 use crate::checks::{Checks, variant};
-use crate::props::{Props, assistant, hook_set, input_id, pick, settings};
+use crate::props::{Props, assistant, hook_set, pick, settings};
 
 pub struct World {
     pub rng: Rng,
@@ -155,7 +155,7 @@ impl World {
             Input::Timer { timer } => self.timers.retain(|armed| armed != timer),
             _ => {}
         }
-        if let Some(input_id) = input_id(&input) {
+        if let Some(input_id) = input.id() {
             *self.unanswered.entry(input_id.clone()).or_default() += 1;
         }
         let now = self.now();
