@@ -10,7 +10,8 @@ use playhouse_protocol::{
 
 use super::Machine;
 use super::durable::{CallSlot, CallState, Durable, Run};
-use super::input::{Effect, Input, InputError, Timer};
+use super::effect::Effect;
+use super::input::{Input, InputError, Timer};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;

@@ -12,9 +12,9 @@ use playhouse_protocol::{
 use serde_json::Value;
 
 use super::durable::Run;
+use super::effect::{Effect, Target};
 use super::events;
 use super::flight::OpenCall;
-use super::input::{Effect, Target};
 use super::{Journal, Machine};
 
 impl Machine {

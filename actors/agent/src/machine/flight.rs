@@ -10,7 +10,8 @@ use playhouse_protocol::{
     ToolCallId, ToolError, ToolResult,
 };
 
-use super::input::{Effect, HookId, HookPoint, Verdict};
+use super::effect::Effect;
+use super::input::{HookId, HookPoint, Verdict};
 
 /// What is under way.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use playhouse_protocol::ToolCallId;
 
 use super::Machine;
+use super::effect::{Effect, Target};
 use super::flight::{Gate, ToolStage, Update};
-use super::input::{Effect, HookCall, HookId, HookPoint, Target, Timer, Verdict};
+use super::input::{HookCall, HookId, HookPoint, Timer, Verdict};
 
 /// How long a hook may take once the run is being aborted: an abort settles at once.
 const ABORTING_DEADLINE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! What the machine is told, and what it asks for. All of it is plain data.
+//! What the machine is told, and what it asks of hooks and tools. All of it is plain data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,8 @@ use std::time::Duration;
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, ContinuationKind, EffectClass, EntryId, Event, History, InputId, Message,
-    PermissionDecision, PermissionId, ProviderError, Seq, SessionId, StreamConfig, StreamDelta, ToolCallId,
-    ToolDefinition, ToolError, ToolResult, Usage,
+    AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, History, InputId, Message, PermissionDecision,
+    PermissionId, ProviderError, Seq, SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult, Usage,
 };
 use serde_json::Value;
 
@@ -251,128 +250,6 @@ pub enum Timer {
     Permission(PermissionId),
     /// Tools that were told to stop.
     AbortGrace,
-}
-
-/// What the machine asks for. An effect is only handed out when it may happen.
-#[derive(Debug)]
-pub enum Effect {
-    /// Make these entries durable.
-    Append {
-        /// In which journal.
-        session: SessionId,
-        /// The entries.
-        batch: Batch,
-    },
-    /// Ask the model.
-    Call {
-        /// The call.
-        call: CallId,
-        /// What to send.
-        config: Box<StreamConfig>,
-    },
-    /// Run a tool.
-    RunTool {
-        /// The call.
-        call: ToolCallId,
-        /// The tool.
-        name: String,
-        /// Its arguments.
-        args: Arc<Value>,
-        /// The class it was started under.
-        effect: EffectClass,
-        /// What it should know of an earlier start.
-        start: Start,
-    },
-    /// Start a sub-agent, or go on with one.
-    Spawn {
-        /// The call that asks for it.
-        call: ToolCallId,
-        /// The tool in it.
-        name: String,
-        /// Its arguments.
-        args: Arc<Value>,
-        /// The child's session.
-        session: SessionId,
-    },
-    /// Run a hook.
-    Hook {
-        /// Its id.
-        hook: HookId,
-        /// Which, and what it is told.
-        call: HookCall,
-    },
-    /// Put a question to whoever answers.
-    Ask {
-        /// The question.
-        permission_id: PermissionId,
-        /// The call.
-        tool_call_id: ToolCallId,
-        /// The tool.
-        tool_name: String,
-        /// Its arguments.
-        args: Arc<Value>,
-        /// What for.
-        reason: String,
-    },
-    /// Stop something.
-    Cancel(Target),
-    /// Tell observers.
-    Emit(Event),
-    /// An input is in the journal.
-    Ack {
-        /// Which.
-        input_id: InputId,
-    },
-    /// An input was not taken.
-    Refuse {
-        /// Which.
-        input_id: InputId,
-        /// Why.
-        error: InputError,
-    },
-    /// Wake the machine later.
-    Arm {
-        /// For what.
-        timer: Timer,
-        /// How much later.
-        after: Duration,
-    },
-    /// Forget a timer.
-    Disarm(Timer),
-    /// A run is over.
-    Finish(Arc<RunReport>),
-    /// The agent goes on in another session.
-    Rotated {
-        /// Which.
-        to: SessionId,
-    },
-    /// The journal cannot be written: drop everything and wait.
-    Park {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// What a tool should know of an earlier start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// There was none.
-    First,
-    /// It was started before and its outcome is not known; its class allows another start.
-    Again,
-}
-
-/// What can be stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// A model call.
-    Call(CallId),
-    /// A tool.
-    Tool(ToolCallId),
-    /// A sub-agent.
-    Child(ToolCallId),
-    /// A hook.
-    Hook(HookId),
 }
 
 /// A hook's point, without its arguments.

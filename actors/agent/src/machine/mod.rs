@@ -14,6 +14,7 @@ mod accept;
 mod call;
 mod digest;
 pub mod durable;
+pub mod effect;
 pub mod events;
 mod flight;
 mod hooks;
@@ -36,10 +37,10 @@ use playhouse_protocol::{
 };
 
 pub use durable::Durable;
+pub use effect::{Effect, Start, Target};
 use flight::{Flight, Gate, Item, PendingBatch, ToolStage};
 pub use input::{
-    Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, Start, Target, Timer,
-    Verdict, Vetting,
+    Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, Timer, Verdict, Vetting,
 };
 pub use report::RunReport;
 

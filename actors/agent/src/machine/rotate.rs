@@ -8,8 +8,8 @@ use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
 use super::durable::Durable;
+use super::effect::Effect;
 use super::flight::{Item, Rotation};
-use super::input::Effect;
 use super::{Journal, Machine};
 
 impl Machine {

@@ -8,8 +8,9 @@ use playhouse_protocol::{
 };
 
 use super::durable::{CallSlot, CallState, Run};
+use super::effect::{Effect, Start, Target};
 use super::flight::{ToolFlight, ToolStage, Update};
-use super::input::{Effect, HookCall, HookPoint, Start, Target, Timer, Verdict, Vetting};
+use super::input::{HookCall, HookPoint, Timer, Verdict, Vetting};
 use super::turn::Polled;
 use super::{Approver, Machine};
 

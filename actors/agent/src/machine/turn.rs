@@ -14,8 +14,9 @@ use playhouse_protocol::{
 use super::Machine;
 use super::accept::continues_at;
 use super::durable::{Ask, Phase, Run, Wants};
+use super::effect::Effect;
 use super::flight::Gate;
-use super::input::{Effect, FilterVerdict, HookCall, HookPoint, Timer, Verdict};
+use super::input::{FilterVerdict, HookCall, HookPoint, Timer, Verdict};
 use super::tools::ToolsStep;
 
 /// What a look into a queue found.
