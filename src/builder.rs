@@ -189,12 +189,6 @@ impl AgentBuilder {
         self
     }
 
-    /// Prompt-caching hints.
-    pub fn cache(mut self, cache: CacheConfig) -> Self {
-        self.settings.cache = cache;
-        self
-    }
-
     /// How much the model reasons.
     pub fn thinking(mut self, level: ThinkingLevel) -> Self {
         self.settings.thinking_level = level;
