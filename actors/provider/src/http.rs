@@ -6,6 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use rustls::crypto::{CryptoProvider, ring};
+
+/// A client to be. The first one settles on ring for TLS, unless the program has settled on something else.
+pub(crate) fn client() -> reqwest::ClientBuilder {
+    if CryptoProvider::get_default().is_none() {
+        // Somebody else may be first: then there is one, which is all it takes.
+        let _ = ring::default_provider().install_default();
+    }
+    reqwest::Client::builder()
+}
 
 /// How long a failed response asks to wait: whole seconds, or a date measured from `now`. A date that has passed is
 /// no wait at all; what cannot be read is as if absent.

@@ -113,7 +113,7 @@ impl OpenAi {
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
-        let mut client = Client::builder()
+        let mut client = crate::http::client()
             .default_headers(headers)
             .user_agent(concat!("playhouse/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(options.deadlines.connect)
