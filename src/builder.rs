@@ -8,7 +8,7 @@ use playhouse_agent::{AgentHandle, actor::Origin};
 use playhouse_agent::{Approvals, Definition, Hooks, SubAgentTool, new_session_id};
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{
-    AgentId, AgentMessage, CacheConfig, Durability, ExecutionLimits, ModelConfig, PermissionMode, QueueMode,
+    AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, ModelConfig, PermissionMode, QueueMode,
     RetryConfig, SessionId, ThinkingLevel, ToolExecutionStrategy,
 };
 use playhouse_provider::StreamProvider;
@@ -156,6 +156,20 @@ impl AgentBuilder {
     /// Who answers questions for permission.
     pub fn approvals(mut self, approvals: Approvals) -> Self {
         self.definition.approvals = approvals;
+        self
+    }
+
+    /// Calls back with each event, on a thread where it may take its time. Several callbacks may be given. The house's
+    /// [`shutdown`](House::shutdown) waits until they have been called with everything.
+    pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.definition.callbacks.push(Arc::new(callback));
+        self
+    }
+
+    /// How many events a subscriber may be behind before it is told that it lags; 1,024 otherwise. Subscribing works
+    /// without this.
+    pub fn enable_broadcast(mut self, events: usize) -> Self {
+        self.definition.broadcast = Some(events);
         self
     }
 

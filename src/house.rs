@@ -18,9 +18,12 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use playhouse_agent::actor::{Origin, address};
-use playhouse_agent::{Agent, AgentActor, AgentHandle, Backstage, Definition, Life, Roster};
+use playhouse_agent::hub::RING;
+use playhouse_agent::{
+    Agent, AgentActor, AgentHandle, Backstage, Definition, EventsError, Life, Roster, Scope, Subscription, events_after,
+};
 use playhouse_protocol::entry::Opened;
-use playhouse_protocol::{AgentEvent, AgentId, Durability, SessionId};
+use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
@@ -34,6 +37,8 @@ use crate::builder::{AgentBuilder, SpawnError};
 
 /// How long an agent may take to stop when it is asked to.
 const STOP: Duration = Duration::from_secs(5);
+/// How long a house that ends waits for users' callbacks.
+const CALLBACKS: Duration = Duration::from_secs(5);
 
 /// A house with its agents. Clones are the same house.
 #[derive(Clone)]
@@ -83,6 +88,16 @@ impl House {
     /// Everything alive, as seen at this moment.
     pub fn tree(&self) -> Vec<NodeSnapshot> {
         self.0.backstage.tree.snapshot()
+    }
+
+    /// Listens to every agent of the house, sub-agents included, from here on.
+    pub fn subscribe(&self) -> Subscription {
+        self.0.backstage.hub.house().subscribe(RING, Scope::Tree)
+    }
+
+    /// The events of a session that come after `after`, from its journal. Pieces of messages are in no journal.
+    pub async fn events(&self, session: &SessionId, after: Option<EventId>) -> Result<Vec<Arc<Event>>, EventsError> {
+        events_after(&self.0.backstage.journals, session, after).await
     }
 
     /// What all agents share.
@@ -149,9 +164,7 @@ impl House {
         // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
         self.0.backstage.close();
         self.0.stage.close();
-        for life in self.0.lives.iter() {
-            self.0.backstage.hub.close(life.key());
-        }
+        self.0.backstage.hub.end(CALLBACKS).await;
         self.0.lives.clear();
     }
 
@@ -196,8 +209,10 @@ impl House {
             dashmap::Entry::Vacant(place) => place.insert(life.clone()),
         };
         self.0.backstage.agents.expect(agent_id.as_str());
+        life.call_back();
         if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
             self.0.lives.remove(&agent_id);
+            self.0.backstage.hub.close(&agent_id);
             self.0.backstage.agents.retire(agent_id.as_str());
             return Err(error.into());
         }

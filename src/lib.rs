@@ -38,8 +38,8 @@ pub use playhouse_tools as tools;
 /// What most programs need.
 pub mod prelude {
     pub use crate::agent::{
-        Agent, AgentHandle, Approvals, Decision, Definition, FilterVerdict, HandleError, Hooks, InputError,
-        InputFilter, RunReport, SubAgentTool, Subscription,
+        Agent, AgentHandle, AgentOutput, Approvals, Decision, Definition, FilterVerdict, Follow, HandleError, Hooks,
+        InputError, InputFilter, RunReport, RunStream, SubAgentTool, Subscription,
     };
     pub use crate::protocol::{
         AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Message,

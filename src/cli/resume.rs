@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::Agent;
+use playhouse::agent::{Agent, Scope};
 use playhouse::protocol::SessionId;
 use playhouse::session::{SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
@@ -145,7 +145,7 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
 pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch) -> Result<(), Stop> {
     let opened = house.opened(session).await.map_err(Stop::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
-    let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS);
+    let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Own);
     let agent = house.resume(session).await.map_err(Stop::refused)?;
     let state = match agent.state().await {
         Ok(state) => state,

@@ -11,7 +11,7 @@ use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{Backstage, Definition, Roster};
 use playhouse_protocol::NodeId;
 use playhouse_protocol::entry::Settings;
-use playhouse_session::{FileStore, MemoryStore, Store, StoreError, Writer, WriterArgs};
+use playhouse_session::{FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
     SupervisorArgs, Tree, start_fn, unwinding,
@@ -98,7 +98,8 @@ impl HouseBuilder {
         let supervisors = Directory::new();
         let providers = Roster::new("providers", supervisors.clone());
         let stage = Roster::new("stage", supervisors);
-        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone()));
+        let journals = Reader::new(store.clone(), memory.clone());
+        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals));
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use dashmap::DashMap;
 use playhouse_protocol::{ModelConfig, NodeId, SessionId};
 use playhouse_provider::{Connection, ConnectionArgs, ConnectionMsg, StreamProvider, connection_key, provider_for};
-use playhouse_session::{WriterMsg, shard};
+use playhouse_session::{Reader, WriterMsg, shard};
 use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
 use ractor::Actor;
 
@@ -35,6 +35,8 @@ pub struct Backstage {
     pub connections: Directory<ConnectionMsg>,
     /// The connections' supervisor.
     pub providers: Roster,
+    /// Reads journals for those who watch.
+    pub journals: Reader,
     started: Instant,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
@@ -58,7 +60,7 @@ pub fn writer_id(shard: usize) -> String {
 
 impl Backstage {
     /// A backstage with nobody on it.
-    pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster) -> Self {
+    pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster, journals: Reader) -> Self {
         Self {
             node,
             tree,
@@ -68,6 +70,7 @@ impl Backstage {
             shards,
             connections: Directory::new(),
             providers,
+            journals,
             started: Instant::now(),
             leases: DashMap::new(),
             connections_so_far: AtomicU64::new(0),

@@ -9,6 +9,7 @@ use playhouse_tools::{ToolSet, Vetted, summary};
 use serde_json::Value;
 
 use crate::hooks::{Approvals, Hooks};
+use crate::hub::Callback;
 use crate::machine::{Catalog, Vetting};
 use crate::sub_agent::SubAgentTool;
 
@@ -25,6 +26,10 @@ pub struct Definition {
     pub approvals: Approvals,
     /// Who answers instead of the model's own service.
     pub provider_override: Option<Arc<dyn StreamProvider>>,
+    /// What is called with each of its events.
+    pub callbacks: Vec<Callback>,
+    /// How many events a subscriber may be behind.
+    pub broadcast: Option<usize>,
 }
 
 impl Definition {

@@ -7,15 +7,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{
-    AgentId, AgentMessage, ContinuationKind, Event, InputId, PermissionDecision, PermissionId, SessionId,
+    AgentId, AgentMessage, ContinuationKind, Event, EventId, InputId, PermissionDecision, PermissionId, SessionId,
 };
 use playhouse_supervision::{Absent, Busy};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::actor::{AgentMsg, AgentState, Life};
-use crate::hub::{RING, Subscription};
+use crate::follow::Follow;
+use crate::hub::{RING, Scope, Subscription};
 use crate::machine::{Input, InputError, RunReport};
+use crate::run_stream::RunStream;
 
 /// Why an agent did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -112,7 +114,34 @@ impl AgentHandle {
 
     /// Listens with room for `capacity` events.
     pub fn subscribe_with(&self, capacity: usize) -> Subscription {
-        self.life.topic.subscribe(capacity)
+        self.life.topic.subscribe(capacity, Scope::Own)
+    }
+
+    /// Listens to its events and those of its sub-agents, at any depth, from here on.
+    pub fn subscribe_tree(&self) -> Subscription {
+        self.life.topic.subscribe(self.room(), Scope::Tree)
+    }
+
+    /// Follows its events without a gap, from the one after `after`, or from the beginning of its session.
+    pub fn follow(&self, after: Option<EventId>) -> Follow {
+        let live = self.subscribe();
+        Follow::new(self.life.backstage.journals.clone(), live, self.session_id(), after)
+    }
+
+    /// Says something; the run's events come as a stream, which can also answer, steer and end the run. Returns when
+    /// the prompt is in the journal.
+    pub async fn run_stream(&self, text: &str) -> Result<RunStream, HandleError> {
+        let events = self.subscribe();
+        let input_id = new_input();
+        self.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![self.user(text)] }).await?;
+        let agent = self.clone();
+        let report = async move { agent.report(&input_id).await };
+        Ok(RunStream::new(self.clone(), events, Box::pin(report)))
+    }
+
+    /// How many events a subscriber may be behind.
+    fn room(&self) -> usize {
+        self.life.definition.broadcast.unwrap_or(RING)
     }
 
     /// Makes the agent's actor fail as a bug would. Its supervisor brings it back. For tests and demonstrations.
@@ -296,7 +325,7 @@ impl Agent for AgentHandle {
     }
 
     fn subscribe(&self) -> Subscription {
-        self.subscribe_with(RING)
+        self.subscribe_with(self.room())
     }
 }
 

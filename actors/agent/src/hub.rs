@@ -2,87 +2,216 @@
 //!
 //! A [`Topic`] belongs to an agent's id, not to an actor: it outlives restarts, and so do its subscriptions. Each
 //! subscriber has a ring of its own with a bound. Publishing never waits: pieces of one message merge, and when a ring
-//! is full the oldest event that closes nothing gives way, a [`AgentEvent::Lagged`] telling what to fetch from the
-//! journal.
+//! is full the oldest event that closes nothing gives way, a [`Lagged`](playhouse_protocol::AgentEvent::Lagged) telling
+//! what to fetch from the journal.
+//!
+//! A sub-agent's topic is beneath its parent's, and all topics are beneath the house's: whoever listens to a
+//! [`Scope::Tree`] hears everything beneath as well. Users' callbacks run here, never in an agent's handler.
 
+mod callback;
 mod ring;
+mod subscription;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_protocol::{AgentEvent, AgentId, Event};
+use playhouse_protocol::{AgentId, Event};
+use tokio::sync::mpsc;
 
+pub use callback::Callback;
 use ring::Ring;
+pub use subscription::Subscription;
 
 /// How many events a ring holds unless the subscriber says otherwise.
 pub const RING: usize = 1_024;
 
+/// Whose events a subscriber hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of the agent itself.
+    Own,
+    /// Those of its sub-agents as well, at any depth.
+    Tree,
+}
+
 /// All topics of a house; clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Hub(Arc<DashMap<AgentId, Arc<Topic>>>);
+#[derive(Clone, Debug)]
+pub struct Hub(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    topics: DashMap<AgentId, Arc<Topic>>,
+    /// Above all others: nothing is told here itself.
+    house: Arc<Topic>,
+    /// Held by every callback that is not done; gone when the hub waits for them.
+    serving: Mutex<Option<mpsc::Sender<()>>>,
+    served: tokio::sync::Mutex<mpsc::Receiver<()>>,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        let (serving, served) = mpsc::channel(1);
+        Self(Arc::new(Shared {
+            topics: DashMap::new(),
+            house: Arc::default(),
+            serving: Mutex::new(Some(serving)),
+            served: tokio::sync::Mutex::new(served),
+        }))
+    }
+}
 
 impl Hub {
     /// The topic of an agent, made when it is first asked for.
     pub fn topic(&self, agent: &AgentId) -> Arc<Topic> {
-        self.0.entry(agent.clone()).or_default().clone()
+        self.topic_beneath(agent, &self.0.house)
+    }
+
+    /// The topic of a sub-agent, beneath its parent's.
+    pub fn topic_beneath(&self, agent: &AgentId, parent: &Arc<Topic>) -> Arc<Topic> {
+        self.0.topics.entry(agent.clone()).or_insert_with(|| Arc::new(Topic::beneath(parent))).clone()
+    }
+
+    /// The house's own topic: a [`Scope::Tree`] there hears every agent.
+    pub fn house(&self) -> &Arc<Topic> {
+        &self.0.house
+    }
+
+    /// Calls back with everything that the topic tells from here on. Only the first time: a sub-agent that its
+    /// restarted parent starts again still has its callbacks.
+    pub fn call_back(&self, topic: &Arc<Topic>, callbacks: &[Callback]) {
+        if callbacks.is_empty() || topic.calls_back.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for callback in callbacks {
+            let (callback, serving) = (callback.clone(), lock(&self.0.serving).clone());
+            let events = topic.subscribe(RING, Scope::Own);
+            tokio::spawn(async move {
+                callback::serve(events, callback).await;
+                drop(serving);
+            });
+        }
     }
 
     /// Forgets an agent that is gone for good; its subscribers get what they have not read, then the end.
     pub fn close(&self, agent: &AgentId) {
-        if let Some((_, topic)) = self.0.remove(agent) {
+        if let Some((_, topic)) = self.0.topics.remove(agent) {
             topic.close();
+        }
+    }
+
+    /// Closes every topic and waits until callbacks have been called with all that was told, but no longer than
+    /// `patience`.
+    pub async fn end(&self, patience: Duration) {
+        let agents: Vec<AgentId> = self.0.topics.iter().map(|topic| topic.key().clone()).collect();
+        agents.iter().for_each(|agent| self.close(agent));
+        self.0.house.close();
+        lock(&self.0.serving).take();
+        let mut served = self.0.served.lock().await;
+        if tokio::time::timeout(patience, served.recv()).await.is_err() {
+            tracing::warn!("a callback for events is still busy; the house does not wait for it any longer");
         }
     }
 
     /// How many topics there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.topics.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.topics.is_empty()
     }
 }
 
 /// What one agent tells, and who listens to it.
 #[derive(Default)]
-pub struct Topic(Mutex<Vec<Arc<Ring>>>);
+pub struct Topic {
+    listeners: Mutex<Listeners>,
+    /// How many listen to everything beneath: without any, nobody takes the lock for what is told there.
+    trees: AtomicUsize,
+    /// Whether its callbacks are being called.
+    calls_back: AtomicBool,
+    parent: Option<Arc<Topic>>,
+}
+
+#[derive(Default)]
+struct Listeners {
+    rings: Vec<(Scope, Arc<Ring>)>,
+    closed: bool,
+}
 
 impl Topic {
-    /// Tells everyone who listens. Never waits.
+    fn beneath(parent: &Arc<Topic>) -> Self {
+        Self { parent: Some(parent.clone()), ..Self::default() }
+    }
+
+    /// Tells everyone who listens, here and above. Never waits.
     pub fn publish(&self, event: Event) {
-        let rings = self.rings();
-        if rings.is_empty() {
+        let above = std::iter::successors(self.parent.as_deref(), |topic| topic.parent.as_deref());
+        let mut above = above.filter(|topic| topic.trees.load(Ordering::Acquire) > 0).peekable();
+        let listeners = self.listeners();
+        if listeners.rings.is_empty() && above.peek().is_none() {
             return;
         }
         let event = Arc::new(event);
-        for ring in rings.iter() {
-            ring.push(event.clone());
+        for (_, ring) in &listeners.rings {
+            ring.push(&event);
+        }
+        drop(listeners);
+        for topic in above {
+            for (_, ring) in topic.listeners().rings.iter().filter(|(scope, _)| *scope == Scope::Tree) {
+                ring.push(&event);
+            }
         }
     }
 
-    /// Listens from here on, with room for `capacity` events.
-    pub fn subscribe(self: &Arc<Self>, capacity: usize) -> Subscription {
+    /// Listens from here on, with room for `capacity` events. A topic that is closed has nothing more to tell.
+    pub fn subscribe(self: &Arc<Self>, capacity: usize, scope: Scope) -> Subscription {
         let ring = Arc::new(Ring::new(capacity));
-        self.rings().push(ring.clone());
+        let mut listeners = self.listeners();
+        if listeners.closed {
+            ring.close();
+        } else {
+            if scope == Scope::Tree {
+                self.trees.fetch_add(1, Ordering::Release);
+            }
+            listeners.rings.push((scope, ring.clone()));
+        }
         Subscription { ring, topic: Arc::downgrade(self) }
     }
 
     /// How many listen.
     pub fn subscribers(&self) -> usize {
-        self.rings().len()
+        self.listeners().rings.len()
     }
 
-    fn close(&self) {
-        for ring in self.rings().drain(..) {
-            ring.close();
+    fn leave(&self, ring: &Arc<Ring>) {
+        let mut listeners = self.listeners();
+        let Some(place) = listeners.rings.iter().position(|(_, held)| Arc::ptr_eq(held, ring)) else { return };
+        let (scope, _) = listeners.rings.swap_remove(place);
+        if scope == Scope::Tree {
+            self.trees.fetch_sub(1, Ordering::Release);
+        }
+        if listeners.rings.is_empty() {
+            // Thousands may come and go: nothing of them is kept.
+            listeners.rings = Vec::new();
         }
     }
 
-    fn rings(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Ring>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn close(&self) {
+        let mut listeners = self.listeners();
+        listeners.closed = true;
+        for (_, ring) in std::mem::take(&mut listeners.rings) {
+            ring.close();
+        }
+        self.trees.store(0, Ordering::Release);
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        lock(&self.listeners)
     }
 }
 
@@ -92,44 +221,10 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// A subscriber's end of a topic. Dropping it ends the subscription.
-pub struct Subscription {
-    ring: Arc<Ring>,
-    topic: Weak<Topic>,
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Subscription {
-    /// The next event; `None` when the agent is gone for good and everything was read.
-    pub async fn next(&mut self) -> Option<Arc<Event>> {
-        self.ring.next().await
-    }
-
-    /// The next event if one is there.
-    pub fn try_next(&mut self) -> Option<Arc<Event>> {
-        self.ring.try_next()
-    }
-
-    /// Reads until the run that is under way ends, and gives its last event.
-    pub async fn end_of_run(&mut self) -> Option<Arc<Event>> {
-        while let Some(event) = self.next().await {
-            if matches!(event.event, AgentEvent::AgentEnd { .. }) {
-                return Some(event);
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        if let Some(topic) = self.topic.upgrade() {
-            topic.rings().retain(|ring| !Arc::ptr_eq(ring, &self.ring));
-        }
-    }
-}
-
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").finish_non_exhaustive()
-    }
-}
+#[cfg(test)]
+#[path = "hub/hub_tests.rs"]
+mod tests;

@@ -2,8 +2,8 @@
 //!
 //! [`machine`] is the loop: inputs in, effects out, no I/O, no clock. [`actor`] is the shell that carries effects out,
 //! one small actor per agent; it holds no state that the journal does not have. [`handle`] is how others reach an agent
-//! by its id, whatever happens to its actor. [`hooks`], [`definition`] and [`sub_agent`] are what users bring; [`hub`]
-//! is how they watch. [`backstage`] and [`roster`] are what all agents of a house share.
+//! by its id, whatever happens to its actor. [`hooks`], [`definition`] and [`sub_agent`] are what users bring; [`hub`],
+//! [`run_stream`] and [`follow`] are how they watch. [`backstage`] and [`roster`] are what all agents of a house share.
 //!
 //! This crate starts no runtime, opens no file and speaks to no network: writers, connections and executors do, and
 //! they are actors of other crates.
@@ -11,21 +11,25 @@
 pub mod actor;
 pub mod backstage;
 pub mod definition;
+pub mod follow;
 pub mod handle;
 pub mod hooks;
 pub mod hub;
 pub mod keys;
 pub mod machine;
 pub mod roster;
+pub mod run_stream;
 pub mod sub_agent;
 mod task;
 
 pub use actor::{AgentActor, AgentMsg, AgentState, Life};
 pub use backstage::Backstage;
 pub use definition::Definition;
+pub use follow::{EventsError, Follow, events_after};
 pub use handle::{Agent, AgentHandle, HandleError, new_input, new_session_id};
 pub use hooks::{Approvals, Decision, Hooks, InputFilter, PermissionRequest, ToolCallInfo, ToolUpdateInfo};
-pub use hub::{Hub, Subscription, Topic};
+pub use hub::{Callback, Hub, Scope, Subscription, Topic};
 pub use machine::{FilterVerdict, InputError, RunReport};
 pub use roster::Roster;
+pub use run_stream::{AgentOutput, RunStream};
 pub use sub_agent::SubAgentTool;

@@ -64,9 +64,9 @@ impl State {
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
         self.orphans.retain(|orphan| *orphan != session);
-        let house = self.life.backstage.clone();
-        let node = house.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
-        let life = Arc::new(Life::new(house, Arc::new(definition), opened, Origin::Stored));
+        let node = self.life.backstage.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
+        let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
+        life.call_back();
         let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());
         let mut child = Child {
             life,

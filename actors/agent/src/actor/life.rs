@@ -63,10 +63,28 @@ pub enum Origin {
 impl Life {
     /// The life of an agent that begins with `opened`, or with the journal of its session.
     pub fn new(backstage: Arc<Backstage>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
+        let topic = backstage.hub.topic(&opened.agent_id);
+        Self::telling(topic, backstage, definition, opened, origin)
+    }
+
+    /// The life of a sub-agent: what it tells, whoever listens to the parent's tree hears as well.
+    pub(super) fn beneath(parent: &Life, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
+        let backstage = parent.backstage.clone();
+        let topic = backstage.hub.topic_beneath(&opened.agent_id, &parent.topic);
+        Self::telling(topic, backstage, definition, opened, origin)
+    }
+
+    fn telling(
+        topic: Arc<Topic>,
+        backstage: Arc<Backstage>,
+        definition: Arc<Definition>,
+        opened: Opened,
+        origin: Origin,
+    ) -> Self {
         let agent_id = opened.agent_id.clone();
         let waiting = Arc::default();
         Self {
-            topic: backstage.hub.topic(&agent_id),
+            topic,
             session: Mutex::new(opened.session_id.clone()),
             model: Mutex::new(opened.settings.model.clone()),
             lease: Mutex::default(),
@@ -81,6 +99,11 @@ impl Life {
             predecessor: Mutex::default(),
             backstage,
         }
+    }
+
+    /// Starts calling its callbacks, when it is sure to go on stage.
+    pub fn call_back(&self) {
+        self.backstage.hub.call_back(&self.topic, &self.definition.callbacks);
     }
 
     /// A place for an input, or the word that none is free.

@@ -3,13 +3,53 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use playhouse_protocol::entry::Placed;
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Message, MessageId, Outcome, ProviderError, StopReason,
-    ToolResult, Usage,
+    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Outcome,
+    ProviderError, Seq, StopReason, ToolResult, Usage,
 };
 
+use super::FoldError;
 use super::durable::{CallSlot, CallState, Durable, Run, Turn};
+
+/// The events of a journal that come after `after`, as they were told when it was written, but for those that no entry
+/// holds. `after` may be one of those.
+pub fn replay<'a>(
+    entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
+    after: Option<EventId>,
+) -> Result<Vec<Event>, FoldError> {
+    let mut entries = entries.into_iter().peekable();
+    let Some((_, first)) = entries.peek() else { return Err(FoldError::Empty) };
+    let EntryBody::Opened(opened) = &first.body else { return Err(FoldError::NotOpened) };
+    let mut state = Durable::new(opened);
+    let mut out = Vec::new();
+    for (seq, entry) in entries {
+        if after.is_none_or(|after| seq >= after.seq) {
+            for (k, event) in (0..).zip(derive(&state, entry)) {
+                let id = EventId { seq, k };
+                if after.is_none_or(|after| id > after) {
+                    out.push(stamped(&state, id, entry.loop_id.clone(), entry.at, event));
+                }
+            }
+        }
+        state.apply(entry);
+    }
+    Ok(out)
+}
+
+/// An event with its address.
+pub(super) fn stamped(state: &Durable, id: EventId, loop_id: Option<LoopId>, at: u64, event: AgentEvent) -> Event {
+    let millis = i64::try_from(at).unwrap_or(i64::MAX);
+    Event {
+        id,
+        agent_id: state.agent_id.clone(),
+        session_id: state.session_id.clone(),
+        loop_id,
+        timestamp: Timestamp::from_millisecond(millis).unwrap_or_default(),
+        event,
+    }
+}
 
 /// The events of `entry`, given the state before it.
 pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {

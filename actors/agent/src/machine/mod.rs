@@ -30,10 +30,9 @@ mod updates;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{
-    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, Event, EventId, LoopId, ModelConfig, Seq, SessionId,
+    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, LoopId, ModelConfig, Seq, SessionId,
 };
 
 pub use durable::Durable;
@@ -322,15 +321,7 @@ impl Machine {
     fn emit(&mut self, event: AgentEvent, loop_id: Option<LoopId>, at: u64) {
         let id = EventId { seq: self.flight.last_seq, k: self.flight.next_k };
         self.flight.next_k += 1;
-        let millis = i64::try_from(at).unwrap_or(i64::MAX);
-        self.out.push(Effect::Emit(Event {
-            id,
-            agent_id: self.durable.agent_id.clone(),
-            session_id: self.durable.session_id.clone(),
-            loop_id,
-            timestamp: Timestamp::from_millisecond(millis).unwrap_or_default(),
-            event,
-        }));
+        self.out.push(Effect::Emit(events::stamped(&self.durable, id, loop_id, at, event)));
     }
 
     /// What waited for its batch may have been called off in the meantime.

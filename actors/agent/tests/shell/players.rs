@@ -8,7 +8,7 @@ use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, ModelConfig, Seq, SessionId};
 use playhouse_provider::{ConnectionMsg, connection_key};
-use playhouse_session::{WriterMsg, shard};
+use playhouse_session::{MemoryStore, Reader, WriterMsg, shard};
 use playhouse_supervision::{
     ChildSpec, Directory, Restart, RestartBudget, Shutdown, Supervisor, SupervisorArgs, SupervisorMsg, Tree, start_fn,
 };
@@ -121,7 +121,9 @@ impl Theatre {
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![providers.spec(tree.clone(), None, Shutdown::Kill)];
         let root = Supervisor::root(args).await.unwrap();
-        let house = Arc::new(Backstage::new("node".into(), tree, shards, providers));
+        let memory = Arc::<MemoryStore>::default();
+        let journals = Reader::new(memory.clone(), memory);
+        let house = Arc::new(Backstage::new("node".into(), tree, shards, providers, journals));
         for shard in 0..shards {
             house.writers.expect(writer_id(shard));
         }
