@@ -20,7 +20,8 @@ use dashmap::DashMap;
 use playhouse_agent::actor::{Origin, address};
 use playhouse_agent::hub::RING;
 use playhouse_agent::{
-    Agent, AgentActor, AgentHandle, Backstage, Definition, EventsError, Life, Roster, Scope, Subscription, events_after,
+    Agent, AgentActor, AgentHandle, AgentMsg, Backstage, Definition, EventsError, HandleError, Life, Roster, Scope,
+    Subscription, events_after,
 };
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
@@ -105,12 +106,13 @@ impl House {
         &self.0.backstage
     }
 
-    /// Makes an agent's actor fail as a bug would; its supervisor brings it back. For tests and demonstrations.
-    pub async fn crash(&self, agent: &AgentId) -> Result<(), playhouse_agent::HandleError> {
-        match self.get(agent) {
-            Some(handle) => handle.crash().await,
-            None => Err(playhouse_supervision::Absent::Unknown.into()),
-        }
+    /// Makes the actor of an agent or sub-agent fail as a bug would; its supervisor brings it back. For tests and
+    /// demonstrations.
+    pub async fn crash(&self, agent: &AgentId) -> Result<(), HandleError> {
+        let actor = self.0.backstage.agents.live(agent.as_str(), None).await?;
+        // One that is gone by now has failed already.
+        let _ = actor.cast(AgentMsg::Crash);
+        Ok(())
     }
 
     /// Takes an agent off the stage. What its journal holds can be resumed.
@@ -209,7 +211,7 @@ impl House {
             dashmap::Entry::Vacant(place) => place.insert(life.clone()),
         };
         self.0.backstage.agents.expect(agent_id.as_str());
-        life.call_back();
+        life.enter();
         if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
             self.0.lives.remove(&agent_id);
             self.0.backstage.hub.close(&agent_id);

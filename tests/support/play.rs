@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use playhouse::agent::sub_agent::child_session;
 use playhouse::prelude::*;
+use playhouse::protocol::EventId;
 use playhouse::provider::When;
 use serde_json::json;
 
@@ -121,6 +122,7 @@ impl Play {
     /// Plays all five acts.
     pub async fn perform(self, tonight: Tonight) -> Seen {
         let mut seen = Seen::default();
+        let mut audience = self.agent.subscribe_tree();
         self.act_one(tonight, &mut seen).await;
         let events = self.agent.subscribe();
         let first = self.agent.session_id();
@@ -138,13 +140,13 @@ impl Play {
             assert!(*times <= 1, "call {n} of a tool that must not be repeated ran {times} times");
         }
         seen.restarts += restarts(events);
+        self.nothing_untold(std::iter::from_fn(|| audience.try_next()).collect()).await;
         self.leave().await;
         seen
     }
 
     async fn act_one(&self, tonight: Tonight, seen: &mut Seen) {
-        let events = self.agent.subscribe();
-        let child_events = self.house.backstage().hub.topic(&self.child()).subscribe(1_024);
+        let events = self.agent.subscribe_tree();
         let asking = self.agent.clone();
         let run = tokio::spawn(async move { asking.prompt("act one").await });
         self.cue.reached(1).await;
@@ -181,7 +183,7 @@ impl Play {
                 "model: the end of act one",
             ]
         );
-        seen.restarts += restarts(events) + restarts(child_events);
+        seen.restarts += restarts(events);
     }
 
     async fn aborted(&self, prompt: &str, at: impl Fn(&AgentEvent) -> bool) {
@@ -196,6 +198,19 @@ impl Play {
         self.agent.abort().await.unwrap();
         let report = run.await.unwrap().unwrap();
         assert_eq!(report.outcome, Outcome::Aborted, "{prompt}");
+    }
+
+    /// Whoever listened from the beginning was told everything that the journals hold, in order and once, whoever died.
+    async fn nothing_untold(&self, told: Vec<Arc<Event>>) {
+        let sessions = self.house.sessions().await.unwrap();
+        assert_eq!(sessions.len(), 4, "three of the agent, one of its helper: {sessions:#?}");
+        for session in sessions {
+            let journal = self.house.events(&session.session_id, None).await.unwrap();
+            let ids: Vec<EventId> = journal.iter().map(|event| event.id).collect();
+            let of_it = told.iter().filter(|event| event.session_id == session.session_id);
+            let heard: Vec<EventId> = of_it.map(|event| event.id).filter(|id| ids.contains(id)).collect();
+            assert_eq!(heard, ids, "in {session:#?}");
+        }
     }
 
     /// The agent leaves; then nothing of it may be left.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_protocol::{AgentId, Event};
+use playhouse_protocol::{AgentId, Event, EventId, SessionId};
 use tokio::sync::mpsc;
 
 pub use callback::Callback;
@@ -141,6 +141,8 @@ pub struct Topic {
 struct Listeners {
     rings: Vec<(Scope, Arc<Ring>)>,
     closed: bool,
+    /// The last event that was told, whether or not anyone listened.
+    told: Option<(SessionId, EventId)>,
 }
 
 impl Topic {
@@ -152,7 +154,11 @@ impl Topic {
     pub fn publish(&self, event: Event) {
         let above = std::iter::successors(self.parent.as_deref(), |topic| topic.parent.as_deref());
         let mut above = above.filter(|topic| topic.trees.load(Ordering::Acquire) > 0).peekable();
-        let listeners = self.listeners();
+        let mut listeners = self.listeners();
+        match &mut listeners.told {
+            Some((session, id)) if *session == event.session_id => *id = event.id,
+            told => *told = Some((event.session_id.clone(), event.id)),
+        }
         if listeners.rings.is_empty() && above.peek().is_none() {
             return;
         }
@@ -181,6 +187,16 @@ impl Topic {
             listeners.rings.push((scope, ring.clone()));
         }
         Subscription { ring, topic: Arc::downgrade(self) }
+    }
+
+    /// The last event that was told: what comes after it in the journal, a successor of whoever died tells.
+    pub(crate) fn told(&self) -> Option<(SessionId, EventId)> {
+        self.listeners().told.clone()
+    }
+
+    /// From here on counts as told what a session holds up to `last`.
+    pub(crate) fn told_up_to(&self, session: SessionId, last: EventId) {
+        self.listeners().told = Some((session, last));
     }
 
     /// How many listen.

@@ -66,7 +66,7 @@ impl State {
         self.orphans.retain(|orphan| *orphan != session);
         let node = self.life.backstage.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
-        life.call_back();
+        life.enter();
         let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());
         let mut child = Child {
             life,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use playhouse_protocol::entry::Opened;
-use playhouse_protocol::{AgentId, ModelConfig, SessionId};
+use playhouse_protocol::{AgentId, EventId, ModelConfig, Seq, SessionId};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
@@ -101,8 +101,11 @@ impl Life {
         }
     }
 
-    /// Starts calling its callbacks, when it is sure to go on stage.
-    pub fn call_back(&self) {
+    /// It is sure to go on stage: callbacks are called from here on, and of a new session nothing was told yet.
+    pub fn enter(&self) {
+        if self.fresh.load(Ordering::SeqCst) {
+            self.topic.told_up_to(self.session(), EventId::default());
+        }
         self.backstage.hub.call_back(&self.topic, &self.definition.callbacks);
     }
 
@@ -129,8 +132,23 @@ impl Life {
         lock(&self.predecessor).take()
     }
 
+    /// It goes on in another session, of which nothing was told yet.
     pub(super) fn move_to(&self, session: SessionId) {
+        self.topic.told_up_to(session.clone(), EventId::default());
         *lock(&self.session) = session;
+    }
+
+    /// Takes up a session whose journal was folded up to `last`. What an earlier process journaled is not told again.
+    pub(super) fn take_up(&self, session: SessionId, last: Seq) {
+        if self.told(&session).is_none() {
+            self.topic.told_up_to(session.clone(), EventId { seq: last, k: u32::MAX });
+        }
+        *lock(&self.session) = session;
+    }
+
+    /// The last event of a session that an incarnation of this agent told here; `None` when none of them was in it.
+    pub(super) fn told(&self, session: &SessionId) -> Option<EventId> {
+        self.topic.told().filter(|(told, _)| told == session).map(|(_, id)| id)
     }
 
     /// Why this incarnation is needed; the next one will be needed because this one died.

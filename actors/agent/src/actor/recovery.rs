@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use playhouse_protocol::{Event, EventId, Seq};
 use playhouse_session::{Loaded, StoreError, WriterMsg};
 use ractor::ActorRef;
 
@@ -9,6 +10,7 @@ use super::life::Life;
 use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::backstage::Lease;
+use crate::machine::events::replay;
 use crate::machine::{Input, InputError, Journal, Machine};
 use crate::task::Task;
 
@@ -18,6 +20,10 @@ pub struct Recovery {
     machine: Machine,
     reason: &'static str,
     lease: Option<Lease>,
+    /// The number of the journal's last entry.
+    last: Seq,
+    /// What the last incarnation had journaled and did not live to tell.
+    untold: Vec<Event>,
 }
 
 impl State {
@@ -41,11 +47,14 @@ impl State {
         let Stage::Recovering { held, .. } = &mut self.stage else { return };
         let held = std::mem::take(held);
         match outcome {
-            Ok(Recovery { mut machine, reason, lease }) => {
+            Ok(Recovery { mut machine, reason, lease, last, untold }) => {
                 if let Some(lease) = lease {
                     self.life.lease(lease);
                 }
-                self.life.move_to(machine.durable().session_id.clone());
+                for event in untold {
+                    self.life.topic.publish(event);
+                }
+                self.life.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
                 self.orphans = machine.durable().children_under_way();
                 self.answer_late_waiters();
@@ -107,6 +116,7 @@ impl State {
 
 async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String> {
     let mut session = life.session();
+    let (mut told, mut untold) = (life.told(&session), Vec::new());
     loop {
         let loaded = load(life, &session).await.map_err(|error| error.to_string())?;
         let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
@@ -118,13 +128,19 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
             opened.session_id = session;
             let setup = life.setup(life.model(&opened.settings.model));
             opened.settings.model.api_key = None;
-            return Ok(Recovery { machine: Machine::new(opened, setup), reason, lease: None });
+            let machine = Machine::new(opened, setup);
+            return Ok(Recovery { machine, reason, lease: None, last: Seq::default(), untold });
         }
-        let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+        let last = loaded.entries.last().map(|(seq, _)| *seq).unwrap_or_default();
+        let entries = || loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+        if told.is_some_and(|told| told.seq <= last) {
+            untold.extend(replay(entries(), told).map_err(|error| error.to_string())?);
+        }
         let placeholder = life.setup(Arc::new(life.opened.settings.model.clone()));
-        let mut machine = Machine::fold(entries, placeholder, journal).map_err(|error| error.to_string())?;
+        let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
         if let Some(next) = machine.durable().rotated_to.clone() {
             session = next;
+            told = told.map(|_| EventId::default());
             continue;
         }
         let model = life.model(&machine.durable().settings.model);
@@ -134,7 +150,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
             true => Some(life.backstage.connect(&model, life.definition.provider_override.clone()).await?),
             false => None,
         };
-        return Ok(Recovery { machine, reason, lease });
+        return Ok(Recovery { machine, reason, lease, last, untold });
     }
 }
 
