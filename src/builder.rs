@@ -13,7 +13,7 @@ use playhouse_protocol::{
 };
 use playhouse_provider::StreamProvider;
 use playhouse_supervision::SupervisorError;
-use playhouse_tools::{Tool, ToolSet, ToolSetError};
+use playhouse_tools::{Tool, ToolSetError};
 use uuid::Uuid;
 
 use crate::house::House;
@@ -41,91 +41,115 @@ pub enum SpawnError {
     Supervisor(#[from] SupervisorError),
 }
 
-/// An agent to be. Made by [`House::agent`].
+/// An agent to be. Made by [`House::agent`]. Clones make further agents, which share what they have in common.
+#[derive(Clone)]
 pub struct AgentBuilder {
     house: House,
-    agent_id: AgentId,
-    session_id: SessionId,
-    settings: Settings,
+    agent_id: Option<AgentId>,
+    session_id: Option<SessionId>,
+    settings: Arc<Settings>,
     has_model: bool,
     tools: Vec<Arc<dyn Tool>>,
-    definition: Definition,
+    definition: Arc<Definition>,
     messages: Vec<Arc<AgentMessage>>,
 }
 
+/// What an agent has unless its builder says otherwise.
+pub(crate) fn plain(durability: Durability) -> Settings {
+    Settings {
+        kind: String::new(),
+        model: Arc::new(ModelConfig::scripted("none")),
+        system_prompt: "".into(),
+        tools: Vec::new(),
+        cwd: here(),
+        permission: PermissionMode::Ask,
+        limits: ExecutionLimits::default(),
+        durability,
+        retry: RetryConfig::default(),
+        cache: CacheConfig::default(),
+        thinking_level: ThinkingLevel::Off,
+        max_tokens: None,
+        temperature: None,
+        tool_execution: ToolExecutionStrategy::Parallel,
+        steering_mode: QueueMode::OneAtATime,
+        follow_up_mode: QueueMode::OneAtATime,
+        config_id: None,
+    }
+}
+
+fn here() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
+}
+
 impl AgentBuilder {
-    pub(crate) fn new(house: House) -> Self {
-        let durability = house.durability();
-        Self {
+    pub(crate) fn new(house: House, plain: Arc<Settings>) -> Self {
+        let mut builder = Self {
             house,
-            agent_id: Uuid::new_v4().simple().to_string().into(),
-            session_id: new_session_id(),
-            settings: Settings {
-                kind: String::new(),
-                model: ModelConfig::scripted("none"),
-                system_prompt: String::new(),
-                tools: Vec::new(),
-                cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-                permission: PermissionMode::Ask,
-                limits: ExecutionLimits::default(),
-                durability,
-                retry: RetryConfig::default(),
-                cache: CacheConfig::default(),
-                thinking_level: ThinkingLevel::Off,
-                max_tokens: None,
-                temperature: None,
-                tool_execution: ToolExecutionStrategy::Parallel,
-                steering_mode: QueueMode::OneAtATime,
-                follow_up_mode: QueueMode::OneAtATime,
-                config_id: None,
-            },
+            agent_id: None,
+            session_id: None,
+            settings: plain,
             has_model: false,
             tools: Vec::new(),
-            definition: Definition::default(),
+            definition: Arc::default(),
             messages: Vec::new(),
+        };
+        let here = here();
+        if builder.settings.cwd != here {
+            builder.settings_mut().cwd = here;
         }
+        builder
+    }
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
+    }
+
+    fn definition_mut(&mut self) -> &mut Definition {
+        Arc::make_mut(&mut self.definition)
     }
 
     /// The agent's own id; a random one otherwise.
     pub fn id(mut self, id: impl Into<AgentId>) -> Self {
-        self.agent_id = id.into();
+        self.agent_id = Some(id.into());
         self
     }
 
     /// The session's id; a new one otherwise.
     pub fn session(mut self, session: SessionId) -> Self {
-        self.session_id = session;
+        self.session_id = Some(session);
         self
     }
 
     /// The kind it is registered under with the house, so that another process can go on with it.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.settings.kind = kind.into();
+        self.settings_mut().kind = kind.into();
         self
     }
 
     /// The model.
     pub fn model(mut self, model: ModelConfig) -> Self {
-        self.settings.model = model;
+        self.settings_mut().model = Arc::new(model);
         self.has_model = true;
         self
     }
 
     /// Who answers instead of the model's own service.
     pub fn provider_override(mut self, provider: impl StreamProvider + 'static) -> Self {
-        self.definition.provider_override = Some(Arc::new(provider));
+        self.definition_mut().provider_override = Some(Arc::new(provider));
         self
     }
 
-    /// Everything at once that is not a value: tools, sub-agents, hooks, approvals, provider.
-    pub fn definition(mut self, definition: Definition) -> Self {
-        self.definition = definition;
+    /// Everything at once that is not a value: tools, sub-agents, hooks, approvals, provider. Agents that are given
+    /// the same one share it.
+    pub fn definition(mut self, definition: impl Into<Arc<Definition>>) -> Self {
+        self.definition = definition.into();
+        self.name_tools();
         self
     }
 
     /// The system prompt.
-    pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
-        self.settings.system_prompt = text.into();
+    pub fn system_prompt(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.settings_mut().system_prompt = text.into();
         self
     }
 
@@ -143,105 +167,105 @@ impl AgentBuilder {
 
     /// One more sub-agent.
     pub fn sub_agent(mut self, sub: SubAgentTool) -> Self {
-        self.definition.sub_agents.push(Arc::new(sub));
+        self.definition_mut().sub_agents.push(Arc::new(sub));
         self
     }
 
     /// The hooks.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
-        self.definition.hooks = hooks;
+        self.definition_mut().hooks = hooks;
         self
     }
 
     /// Who answers questions for permission.
     pub fn approvals(mut self, approvals: Approvals) -> Self {
-        self.definition.approvals = approvals;
+        self.definition_mut().approvals = approvals;
         self
     }
 
     /// Calls back with each event, on a thread where it may take its time. Several callbacks may be given. The house's
     /// [`shutdown`](House::shutdown) waits until they have been called with everything.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.definition.callbacks.push(Arc::new(callback));
+        self.definition_mut().callbacks.push(Arc::new(callback));
         self
     }
 
     /// How many events a subscriber may be behind before it is told that it lags; 1,024 otherwise. Subscribing works
     /// without this.
     pub fn enable_broadcast(mut self, events: usize) -> Self {
-        self.definition.broadcast = Some(events);
+        self.definition_mut().broadcast = Some(events);
         self
     }
 
     /// Where tools work.
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
-        self.settings.cwd = cwd.into();
+        self.settings_mut().cwd = cwd.into();
         self
     }
 
     /// Whether tools ask.
     pub fn permission(mut self, mode: PermissionMode) -> Self {
-        self.settings.permission = mode;
+        self.settings_mut().permission = mode;
         self
     }
 
     /// Caps on a run.
     pub fn limits(mut self, limits: ExecutionLimits) -> Self {
-        self.settings.limits = limits;
+        self.settings_mut().limits = limits;
         self
     }
 
     /// How safe the journal is.
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.settings.durability = durability;
+        self.settings_mut().durability = durability;
         self
     }
 
     /// The retry layer's numbers.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
-        self.settings.retry = retry;
+        self.settings_mut().retry = retry;
         self
     }
 
     /// How much the model reasons.
     pub fn thinking(mut self, level: ThinkingLevel) -> Self {
-        self.settings.thinking_level = level;
+        self.settings_mut().thinking_level = level;
         self
     }
 
     /// The output limit of a response.
     pub fn max_tokens(mut self, tokens: u32) -> Self {
-        self.settings.max_tokens = Some(tokens);
+        self.settings_mut().max_tokens = Some(tokens);
         self
     }
 
     /// The sampling temperature.
     pub fn temperature(mut self, temperature: f32) -> Self {
-        self.settings.temperature = Some(temperature);
+        self.settings_mut().temperature = Some(temperature);
         self
     }
 
     /// How the tool calls of one response are run.
     pub fn tool_execution(mut self, strategy: ToolExecutionStrategy) -> Self {
-        self.settings.tool_execution = strategy;
+        self.settings_mut().tool_execution = strategy;
         self
     }
 
     /// How steering is delivered.
     pub fn steering_mode(mut self, mode: QueueMode) -> Self {
-        self.settings.steering_mode = mode;
+        self.settings_mut().steering_mode = mode;
         self
     }
 
     /// How follow-ups are delivered.
     pub fn follow_up_mode(mut self, mode: QueueMode) -> Self {
-        self.settings.follow_up_mode = mode;
+        self.settings_mut().follow_up_mode = mode;
         self
     }
 
     /// The `{config}` segment of loop ids.
     pub fn config_id(mut self, id: impl Into<String>) -> Self {
-        self.settings.config_id = Some(id.into());
+        self.settings_mut().config_id = Some(id.into());
         self
     }
 
@@ -266,19 +290,18 @@ impl AgentBuilder {
             return Err(SpawnError::NoModel);
         }
         if !self.tools.is_empty() {
-            let known = self.definition.tools();
-            let old = known.names().filter_map(|name| known.get(name)).collect::<Vec<_>>();
-            self.definition.tools = Some(ToolSet::new(old.into_iter().chain(self.tools).collect())?);
+            let more = std::mem::take(&mut self.tools);
+            self.definition_mut().tools = Some(self.definition.tools().with(more)?);
         }
         let tools = self.definition.tools();
         if let Some(sub) = self.definition.sub_agents.iter().find(|sub| tools.get(sub.name()).is_some()) {
             return Err(SpawnError::NameTaken(sub.name().to_owned()));
         }
-        self.settings.tools = self.definition.tool_names();
+        self.name_tools();
         let opened = Opened {
             version: FORMAT_VERSION,
-            agent_id: self.agent_id,
-            session_id: self.session_id,
+            agent_id: self.agent_id.unwrap_or_else(|| Uuid::new_v4().simple().to_string().into()),
+            session_id: self.session_id.unwrap_or_else(new_session_id),
             settings: self.settings,
             spawned_by: None,
             continues: None,
@@ -286,7 +309,15 @@ impl AgentBuilder {
             queued: Vec::new(),
             seen: Vec::new(),
         };
-        self.house.take_on(opened, Arc::new(self.definition), origin).await
+        self.house.take_on(opened, self.definition, origin).await
+    }
+
+    /// Lets the settings name the tools that the definition has.
+    fn name_tools(&mut self) {
+        let names = self.definition.tool_names();
+        if self.settings.tools != names {
+            self.settings_mut().tools = names;
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use playhouse_agent::{
     Agent, AgentActor, AgentHandle, AgentMsg, Backstage, Definition, EventsError, HandleError, Life, Roster, Scope,
     Subscription, events_after,
 };
-use playhouse_protocol::entry::Opened;
+use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     files: Option<Arc<FileStore>>,
     memory: Arc<MemoryStore>,
     kinds: DashMap<String, KindFn>,
+    /// What agents have unless their builders say otherwise.
+    plain: Arc<Settings>,
     lives: DashMap<AgentId, Arc<Life>>,
     closed: AtomicBool,
     /// The house's own place in the live tree.
@@ -73,7 +75,7 @@ impl House {
 
     /// Describes an agent to bring on stage.
     pub fn agent(&self) -> AgentBuilder {
-        AgentBuilder::new(self.clone())
+        AgentBuilder::new(self.clone(), self.0.plain.clone())
     }
 
     /// The agents on stage, sub-agents not counted.
@@ -152,7 +154,7 @@ impl House {
     }
 
     /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
-    /// A run that is not done by then stays in its journal, to be resumed.
+    /// A run that is not done by then stays in its journal, to be resumed, by another house of this process too.
     pub async fn shutdown(&self, drain: Duration) {
         if self.0.closed.swap(true, Ordering::SeqCst) {
             return;
@@ -167,6 +169,9 @@ impl House {
         self.0.backstage.close();
         self.0.stage.close();
         self.0.backstage.hub.end(CALLBACKS).await;
+        if let Some(files) = &self.0.files {
+            files.close();
+        }
         self.0.lives.clear();
     }
 
@@ -184,13 +189,6 @@ impl House {
         }
     }
 
-    pub(crate) fn durability(&self) -> Durability {
-        match self.0.files {
-            Some(_) => Durability::Flush,
-            None => Durability::None,
-        }
-    }
-
     /// Puts an agent on the roster and starts it.
     pub(crate) async fn take_on(
         &self,
@@ -201,8 +199,8 @@ impl House {
         if self.0.closed.load(Ordering::SeqCst) {
             return Err(SpawnError::Closed);
         }
-        if self.0.files.is_none() {
-            opened.settings.durability = Durability::None;
+        if self.0.files.is_none() && opened.settings.durability != Durability::None {
+            Arc::make_mut(&mut opened.settings).durability = Durability::None;
         }
         let agent_id = opened.agent_id.clone();
         let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
@@ -210,7 +208,7 @@ impl House {
             dashmap::Entry::Occupied(_) => return Err(SpawnError::Taken(agent_id)),
             dashmap::Entry::Vacant(place) => place.insert(life.clone()),
         };
-        self.0.backstage.agents.expect(agent_id.as_str());
+        self.0.backstage.agents.expect(agent_id.shared());
         life.enter();
         if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
             self.0.lives.remove(&agent_id);
@@ -239,7 +237,7 @@ impl House {
 fn agent_spec(life: &Arc<Life>) -> ChildSpec {
     let life = life.clone();
     ChildSpec {
-        id: life.address(),
+        id: life.address.clone(),
         kind: "agent",
         restart: Restart::Permanent,
         budget: RestartBudget::default(),
@@ -251,7 +249,7 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
                 life.succeeds(agents.get(life.agent_id.as_str()));
                 let started = Actor::spawn_linked(None, AgentActor, life.clone(), above).await;
                 let (actor, _) = started.map_err(|error| error.to_string())?;
-                agents.publish(life.agent_id.as_str(), actor.clone());
+                agents.publish(life.agent_id.shared(), actor.clone());
                 Ok(actor.get_cell())
             }
         }),

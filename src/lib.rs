@@ -20,6 +20,7 @@
 //! [`protocol`] are backstage.
 
 mod builder;
+pub mod config;
 pub mod house;
 mod loops;
 
@@ -49,6 +50,8 @@ pub mod prelude {
     pub use crate::provider::{Scripted, Step, StreamProvider};
     pub use crate::tools::{Tool, ToolSet, default_tools};
     pub use crate::{AgentBuilder, House};
+    pub use async_trait::async_trait;
+    pub use serde_json::{Value, json};
 }
 
 /// The programs in the README are compiled with the doc tests.

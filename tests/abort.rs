@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kit::{FnModel, Gate, healthy, soon, wait_for};
-use playhouse::agent::Hub;
+use playhouse::agent::{Hub, Scope};
 use playhouse::prelude::*;
 use playhouse::protocol::AgentId;
 use playhouse::tools::Bash;
@@ -183,7 +183,7 @@ impl Cast {
         let started = wait_for(events, |event| matches!(event, AgentEvent::SubAgentStart { .. })).await;
         let AgentEvent::SubAgentStart { child_session_id, .. } = &started.event else { unreachable!() };
         // What it has told already is not needed here: it goes on and on.
-        self.hub.topic(&AgentId::from(child_session_id.as_str())).subscribe(1_024)
+        self.hub.topic(&AgentId::from(child_session_id.as_str())).subscribe(1_024, Scope::Own)
     }
 
     /// Aborts one run.

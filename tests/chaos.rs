@@ -171,14 +171,14 @@ fn ask_all(supervisor: &ActorCell) {
 fn ask_sessions(play: &Play) {
     let sessions = above(&writer(play));
     let spec = ChildSpec {
-        id: "extra".to_owned(),
+        id: "extra".into(),
         kind: "extra",
         restart: Restart::Temporary,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Kill,
         start: start_fn(|_| async { Err("it is never started".to_owned()) }),
     };
-    tell(&sessions, SupervisorMsg::Start { spec, reply: nobody() });
+    tell(&sessions, SupervisorMsg::Start { spec: spec.into(), reply: nobody() });
     tell(&sessions, SupervisorMsg::Stop { id: "extra".to_owned(), reply: nobody() });
 }
 

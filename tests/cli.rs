@@ -3,11 +3,17 @@
 #[path = "cli/support.rs"]
 mod support;
 
+#[path = "cli/demo.rs"]
+mod demo;
 #[path = "cli/refusals.rs"]
 mod refusals;
 #[path = "cli/resuming.rs"]
 mod resuming;
 #[path = "cli/running.rs"]
 mod running;
+#[path = "cli/showing.rs"]
+mod showing;
 #[path = "cli/stopping.rs"]
 mod stopping;
+#[path = "cli/terminal.rs"]
+mod terminal;

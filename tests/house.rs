@@ -151,3 +151,28 @@ async fn a_sub_agent_may_not_do_what_its_parent_may_not() {
     assert!(folder.path().join("mark").exists(), "the same play, allowed");
     house.shutdown(Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn a_house_that_has_ended_holds_nothing_even_while_handles_to_it_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = || script(r#"{"turns":[{"text":"one"},{"text":"two"}]}"#);
+    let definition =
+        move || Definition { provider_override: Some(std::sync::Arc::new(answers())), ..Definition::default() };
+    let open = || House::builder().data_dir(folder.path()).kind("counter", move |_| Ok(definition())).open();
+    let house = open().await.unwrap();
+    let agent = house.agent().kind("counter").definition(definition()).spawn().await.unwrap();
+    assert_eq!(agent.prompt("count").await.unwrap().text(), "one");
+    let session = agent.session_id();
+    house.shutdown(Duration::ZERO).await;
+    let locks = std::fs::read_dir(folder.path().join("owners")).unwrap();
+    let locks: Vec<_> = locks.map(|entry| entry.unwrap().file_name()).filter(|name| name != "takeover.lock").collect();
+    assert_eq!(locks, Vec::<std::ffi::OsString>::new());
+    assert!(agent.prompt("count").await.is_err());
+
+    let next = open().await.unwrap();
+    let agent = next.resume(&session).await.unwrap();
+    assert_eq!(agent.prompt("count").await.unwrap().text(), "two");
+    let error = house.resume(&session).await.unwrap_err();
+    assert!(error.to_string().contains("closed"), "{error}");
+    next.shutdown(Duration::ZERO).await;
+}

@@ -23,9 +23,10 @@ async fn a_new_model_answers_from_the_next_run_on_and_after_a_crash() {
     let agent = house.agent().kind("plain").model(script(folder.path(), "a.json", "first")).spawn().await.unwrap();
     assert_eq!(agent.prompt("go").await.unwrap().text(), "first one");
     let mut settings = agent.state().await.unwrap().settings;
-    settings.model = script(folder.path(), "b.json", "second");
-    settings.model.api_key = Some(Secret::new("sk-canary-0815"));
-    settings.system_prompt = "be brief".to_owned();
+    let mut model = script(folder.path(), "b.json", "second");
+    model.api_key = Some(Secret::new("sk-canary-0815"));
+    settings.model = model.into();
+    settings.system_prompt = "be brief".into();
     agent.configure(settings).await.unwrap();
     assert_eq!(agent.prompt("go").await.unwrap().text(), "second two");
     agent.crash().await.unwrap();
@@ -36,8 +37,8 @@ async fn a_new_model_answers_from_the_next_run_on_and_after_a_crash() {
     let house = open().await.unwrap();
     let agent = house.resume(&session).await.unwrap();
     let state = agent.state().await.unwrap();
-    assert_eq!((state.settings.system_prompt.as_str(), state.messages.len()), ("be brief", 6));
-    assert!(state.settings.model.script.unwrap().ends_with("b.json"));
+    assert_eq!((&*state.settings.system_prompt, state.messages.len()), ("be brief", 6));
+    assert!(state.settings.model.script.as_ref().unwrap().ends_with("b.json"));
     house.shutdown(Duration::ZERO).await;
     let journal = std::process::Command::new("grep").args(["-r", "canary"]).arg(folder.path().join("data")).output();
     assert!(journal.unwrap().stdout.is_empty(), "the key is in the journal");

@@ -1,11 +1,12 @@
 //! The flags.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use playhouse::protocol::{Durability, PermissionMode, SessionId};
+use clap::{Args, Parser, Subcommand};
+use playhouse::protocol::SessionId;
 
 use super::text::{Tint, error_line};
 
@@ -18,9 +19,19 @@ use super::text::{Tint, error_line};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub shared: SharedArgs,
+}
+
+/// Flags of every command.
+#[derive(Debug, Args)]
+pub struct SharedArgs {
     /// Where sessions are kept [default: $PLAYHOUSE_HOME, or the platform's data directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// Read this file in place of your config.toml [default: $PLAYHOUSE_CONFIG, or the platform's config directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 const EXIT_CODES: &str = "\
@@ -28,6 +39,8 @@ Exit codes: 0 done, 1 the run failed, 2 refused before a run started, 3 a limit 
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Shows the product at work: twelve sub-agents, real tools, a crash; no key, no network
+    Demo,
     /// Prompts an agent and prints its answer as it comes
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunArgs>),
@@ -38,12 +51,30 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Lists, shows and removes sessions
     Sessions(SessionsArgs),
+    /// Shows the settings and where they come from
+    Config(ConfigArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// What to say; `-`, or nothing with input piped in, reads it from stdin
     pub prompt: Option<String>,
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// Go on in this session; flags that are given change its settings
+    #[arg(long, value_name = "ID", value_parser = session_id, conflicts_with = "continue")]
+    pub session: Option<SessionId>,
+    /// Go on in the newest session of this directory
+    #[arg(long = "continue")]
+    pub r#continue: bool,
+    /// Print one event per line as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags that are settings: they win over the environment and the files, which docs/configuration.md describes.
+#[derive(Debug, Args)]
+pub struct SettingArgs {
     /// The model: openai/ID (key from OPENAI_API_KEY) or scripted/FILE
     #[arg(long, value_name = "PROVIDER/ID")]
     pub model: Option<String>,
@@ -62,24 +93,57 @@ pub struct RunArgs {
     /// Where tools work [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Stop after this many model calls [default: 50]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_turns: Option<u32>,
-    /// Go on in this session; flags that are given change its settings
-    #[arg(long, value_name = "ID", value_parser = session_id, conflicts_with = "continue")]
-    pub session: Option<SessionId>,
-    /// Go on in the newest session of this directory
-    #[arg(long = "continue")]
-    pub r#continue: bool,
+    /// How much the model reasons [default: off]
+    #[arg(long, value_name = "LEVEL", value_parser = ["off", "minimal", "low", "medium", "high"])]
+    pub thinking: Option<String>,
+    /// The most tokens of one response [default: the model's own]
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<String>,
+    /// The sampling temperature, from 0 to 2 [default: the model's own]
+    #[arg(long, value_name = "NUMBER")]
+    pub temperature: Option<String>,
+    /// Stop after this many model calls, or `none` [default: 50]
+    #[arg(long, value_name = "N")]
+    pub max_turns: Option<String>,
+    /// Stop after this many tokens of all calls, or `none` [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub max_total_tokens: Option<String>,
+    /// Stop after this long, as in 90s or `1h 30m`, or `none` [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub max_duration: Option<String>,
     /// How safe the session is: `flush` survives a power cut, `os` a crash, `none` nothing [default: flush]
-    #[arg(long, value_name = "LEVEL")]
-    pub durability: Option<DurabilityFlag>,
+    #[arg(long, value_name = "LEVEL", value_parser = ["flush", "os", "none"])]
+    pub durability: Option<String>,
     /// Whether tools like bash ask first (without a terminal: are denied) or just run [default: ask]
-    #[arg(long, value_name = "MODE")]
-    pub permission: Option<PermissionFlag>,
-    /// Print one event per line as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long, value_name = "MODE", value_parser = ["ask", "yolo"])]
+    pub permission: Option<String>,
+}
+
+impl SettingArgs {
+    /// What was given, by flag.
+    pub fn given(&self) -> Vec<(&'static str, OsString)> {
+        let script = self.script.as_ref().map(|file| {
+            let mut name = OsString::from("scripted/");
+            name.push(file);
+            name
+        });
+        let texts = [
+            ("--model", &self.model),
+            ("--base-url", &self.base_url),
+            ("--system", &self.system),
+            ("--tools", &self.tools),
+            ("--thinking", &self.thinking),
+            ("--max-tokens", &self.max_tokens),
+            ("--temperature", &self.temperature),
+            ("--max-turns", &self.max_turns),
+            ("--max-total-tokens", &self.max_total_tokens),
+            ("--max-duration", &self.max_duration),
+            ("--durability", &self.durability),
+            ("--permission", &self.permission),
+        ];
+        let texts = texts.into_iter().filter_map(|(flag, text)| Some((flag, text.clone()?.into())));
+        texts.chain(script.map(|script| ("--script", script))).collect()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -126,36 +190,28 @@ pub enum SessionsCommand {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DurabilityFlag {
-    Flush,
-    Os,
-    None,
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub command: ConfigCommand,
 }
 
-impl From<DurabilityFlag> for Durability {
-    fn from(flag: DurabilityFlag) -> Self {
-        match flag {
-            DurabilityFlag::Flush => Self::Flush,
-            DurabilityFlag::Os => Self::Os,
-            DurabilityFlag::None => Self::None,
-        }
-    }
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Prints every setting as `run` would use it here, as TOML
+    Show(Box<ShowArgs>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PermissionFlag {
-    Ask,
-    Yolo,
-}
-
-impl From<PermissionFlag> for PermissionMode {
-    fn from(flag: PermissionFlag) -> Self {
-        match flag {
-            PermissionFlag::Ask => Self::Ask,
-            PermissionFlag::Yolo => Self::Yolo,
-        }
-    }
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Say behind each setting where it comes from
+    #[arg(long)]
+    pub origin: bool,
+    /// Print one setting per line as JSON, with its origin
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub settings: SettingArgs,
 }
 
 fn session_id(text: &str) -> Result<SessionId, String> {
@@ -188,9 +244,32 @@ pub fn explain(error: &clap::Error) -> ExitCode {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_flags_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_a_setting_is_passed_on() {
+        let keys: BTreeSet<&str> = playhouse::config::keys().iter().flat_map(|key| key.flags()).copied().collect();
+        let given = |flag: &&str| {
+            let value = match *flag {
+                "--thinking" => "low",
+                "--durability" => "os",
+                "--permission" => "yolo",
+                _ => "x",
+            };
+            let cli = Cli::try_parse_from(["playhouse", "run", flag, value]).unwrap();
+            let Command::Run(args) = cli.command else { panic!() };
+            match (args.settings.given().as_slice(), cli.shared.data_dir) {
+                ([(name, _)], None) => *name,
+                ([], Some(_)) => "--data-dir",
+                other => panic!("{flag}: {other:?}"),
+            }
+        };
+        let passed: BTreeSet<&str> = keys.iter().map(given).collect();
+        assert_eq!(passed, keys);
     }
 }

@@ -99,6 +99,7 @@ impl From<Result<Arc<RunReport>, HandleError>> for Followed {
 impl Watch {
     /// Shows a run until it ends. The first interrupt aborts it, and so does the loss of whoever reads the output.
     pub async fn follow(&mut self, agent: &AgentHandle, input_id: &InputId, events: &mut Subscription) -> Followed {
+        self.view.is_of(agent.id());
         let report = agent.report(input_id);
         tokio::pin!(report);
         let mut settle_by: Option<Instant> = None;

@@ -49,22 +49,6 @@ pub fn unusable(error: &StoreError) -> Stop {
     }
 }
 
-/// The tools that `--tools` names.
-pub fn tool_names(flag: Option<&str>) -> Result<Vec<String>, Stop> {
-    let Some(flag) = flag else { return Ok(default_tools().iter().map(|tool| tool.name().to_owned()).collect()) };
-    if flag.trim() == "none" {
-        return Ok(Vec::new());
-    }
-    let names: Vec<String> = flag.split(',').map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect();
-    if names.is_empty() {
-        return Err(Stop::Refused("--tools names no tool: give names separated by commas, or none".to_owned()));
-    }
-    let every = default_tools().into_iter().chain([SubAgentTool::new(SUB_AGENT).as_tool()]).collect();
-    let every = ToolSet::new(every).map_err(Stop::refused)?;
-    let chosen = every.select(&names).map_err(Stop::refused)?;
-    Ok(chosen.names().map(str::to_owned).collect())
-}
-
 /// The code for these settings. A tool that is gone is left out: calls to it get an error result.
 pub fn definition(settings: &Settings, answers: &Answers) -> Definition {
     let named = |tool: &Arc<dyn Tool>| settings.tools.iter().any(|name| name == tool.name());
@@ -88,12 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_are_named_in_the_order_asked_for_and_mistakes_are_corrected() {
-        assert_eq!(tool_names(None).unwrap(), ["read_file", "list_files", "bash"]);
-        assert_eq!(tool_names(Some("none")).unwrap(), Vec::<String>::new());
-        assert_eq!(tool_names(Some(" sub_agent, bash,bash ")).unwrap(), ["sub_agent", "bash"]);
-        let Err(Stop::Refused(text)) = tool_names(Some("bsh")) else { panic!() };
-        assert!(text.contains("did you mean `bash`?"), "{text}");
-        assert!(tool_names(Some(" , ")).is_err());
+    fn every_tool_that_can_be_named_is_there() {
+        let mut every: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect();
+        every.push(SUB_AGENT.to_owned());
+        assert_eq!(every, playhouse::config::TOOLS);
     }
 }

@@ -1,76 +1,56 @@
-//! Which model answers: from the flags, the environment, and what a session has.
+//! Which model answers: what the configuration says, what a session has, and the key for it.
 
-use std::path::{Path, PathBuf};
-
+use playhouse::config::{Config, ModelName};
 use playhouse::protocol::{ApiProtocol, ModelConfig, Secret};
 use playhouse::provider::provider_for;
 
 use super::stop::Stop;
 
-const PROVIDERS: &str = "the providers are openai (openai/ID) and scripted (scripted/FILE)";
-
-/// What the flags say about the model.
-#[derive(Clone, Debug, Default)]
-pub struct Choice {
-    /// `--model`.
-    pub model: Option<String>,
-    /// `--script`.
-    pub script: Option<PathBuf>,
-    /// `--base-url`.
-    pub base_url: Option<String>,
+/// The model of a new session.
+pub fn chosen(config: &Config) -> Result<ModelConfig, Stop> {
+    let Some(name) = &config.model.value else {
+        let text =
+            "which model? choose one with --model openai/ID or --script FILE, or set `model` in your config.toml";
+        return Err(Stop::Refused(text.to_owned()));
+    };
+    moved(named(name, config), config)
 }
 
-impl Choice {
-    /// The model to use, the one that a session has being `stored`.
-    pub fn of(&self, stored: Option<&ModelConfig>) -> Result<ModelConfig, Stop> {
-        let named = match (&self.model, &self.script) {
-            (_, Some(file)) => Some(scripted(file)?),
-            (Some(name), None) => Some(named(name)?),
-            (None, None) => None,
-        };
-        let mut model = named.or_else(|| stored.cloned()).ok_or_else(|| {
-            Stop::Refused("which model? choose one with --model openai/ID or --script FILE".to_owned())
-        })?;
-        if let Some(stored) = stored.filter(|stored| stored.provider == model.provider) {
-            model.base_url = stored.base_url.clone();
-        }
-        if let Some(url) = &self.base_url {
-            match model.api {
-                ApiProtocol::OpenaiCompletions => model.base_url = Some(url.clone()),
-                ApiProtocol::Scripted => {
-                    return Err(Stop::Refused("a scripted model has no service: leave --base-url out".to_owned()));
-                }
+/// The model that a session has, with what flags change.
+pub fn changed(config: &Config, stored: &ModelConfig) -> Result<ModelConfig, Stop> {
+    let model = match config.model.by_flag() {
+        Some(Some(name)) => {
+            let mut model = named(name, config);
+            if model.provider == stored.provider {
+                model.base_url = stored.base_url.clone();
             }
+            model
         }
-        Ok(model)
-    }
+        Some(None) | None => stored.clone(),
+    };
+    moved(model, config)
 }
 
-fn named(name: &str) -> Result<ModelConfig, Stop> {
-    match name.split_once('/') {
-        Some(("openai", "")) => {
-            Err(Stop::Refused("--model openai/ needs the model's id, as in openai/gpt-5".to_owned()))
+/// The model, at the place that a flag names.
+fn moved(mut model: ModelConfig, config: &Config) -> Result<ModelConfig, Stop> {
+    let Some(url) = config.openai.base_url.by_flag() else { return Ok(model) };
+    match model.api {
+        ApiProtocol::OpenaiCompletions => model.base_url = url.clone(),
+        ApiProtocol::Scripted => {
+            return Err(Stop::Refused("a scripted model has no service: leave --base-url out".to_owned()));
         }
-        Some(("openai", id)) => {
-            let mut model = ModelConfig::openai(id, Secret::new(""));
-            model.api_key = None;
-            model.base_url = std::env::var("OPENAI_BASE_URL").ok().filter(|url| !url.trim().is_empty());
-            Ok(model)
-        }
-        Some(("scripted", "")) => {
-            Err(Stop::Refused("--model scripted/ needs a file, as in scripted/play.json".to_owned()))
-        }
-        Some(("scripted", file)) => scripted(Path::new(file)),
-        Some((provider, _)) => Err(Stop::Refused(format!("there is no provider `{provider}`: {PROVIDERS}"))),
-        None => Err(Stop::Refused(format!("`{name}` names no model: write PROVIDER/ID; {PROVIDERS}"))),
     }
+    Ok(model)
 }
 
-/// The path is made absolute, since a session is resumed from anywhere.
-fn scripted(file: &Path) -> Result<ModelConfig, Stop> {
-    let path = std::path::absolute(file)
-        .map_err(|error| Stop::Refused(format!("the script `{}` cannot be found: {error}", file.display())))?;
-    Ok(ModelConfig::scripted(path))
+fn named(name: &ModelName, config: &Config) -> ModelConfig {
+    match name {
+        ModelName::OpenAi(id) => {
+            let base_url = config.openai.base_url.value.clone();
+            ModelConfig { base_url, api_key: None, ..ModelConfig::openai(id, Secret::new("")) }
+        }
+        ModelName::Scripted(file) => ModelConfig::scripted(file),
+    }
 }
 
 /// The model with the key that its environment variable holds.
@@ -105,36 +85,49 @@ pub async fn checked(model: &ModelConfig) -> Result<(), Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use playhouse::config::{Origin, Setting};
 
-    fn refusal(choice: Choice, stored: Option<&ModelConfig>) -> String {
-        match choice.of(stored) {
-            Err(Stop::Refused(text)) => text,
-            other => panic!("{other:?}"),
-        }
+    fn by_flag<T>(value: T) -> Setting<T> {
+        Setting { origin: Origin::Flag("--x"), ..Setting::default_of(value) }
+    }
+
+    fn openai(id: &str) -> Option<ModelName> {
+        Some(ModelName::OpenAi(id.to_owned()))
     }
 
     #[test]
-    fn what_cannot_be_a_model_says_what_can() {
-        for name in ["gpt", "", "mistral/x", "openai/", "scripted/"] {
-            let choice = Choice { model: Some(name.to_owned()), ..Choice::default() };
-            let text = refusal(choice, None);
-            assert!(text.contains("openai") || text.contains("scripted"), "{text}");
-        }
-        let text = refusal(Choice::default(), None);
+    fn a_new_session_has_the_model_and_the_place_that_are_configured() {
+        let mut config = Config::default();
+        let Err(Stop::Refused(text)) = chosen(&config) else { panic!() };
         assert!(text.contains("--model") && text.contains("--script"), "{text}");
+        config.openai.base_url = Setting::default_of(Some("http://a/v1".to_owned()));
+        config.model = Setting::default_of(openai("one"));
+        let model = chosen(&config).unwrap();
+        assert_eq!((model.id.as_str(), model.base_url.as_deref(), model.api_key), ("one", Some("http://a/v1"), None));
+        config.model = Setting::default_of(Some(ModelName::Scripted("/s.json".into())));
+        assert_eq!(chosen(&config).unwrap(), ModelConfig::scripted("/s.json"));
+        config.openai.base_url = by_flag(Some("http://a/v1".to_owned()));
+        let Err(Stop::Refused(text)) = chosen(&config) else { panic!() };
+        assert!(text.contains("--base-url"), "{text}");
     }
 
     #[test]
     fn flags_change_what_a_session_has_and_nothing_else() {
-        let stored = ModelConfig { base_url: Some("http://a/v1".into()), ..named("openai/one").unwrap() };
-        assert_eq!(Choice::default().of(Some(&stored)).unwrap(), stored);
-        let moved = Choice { base_url: Some("http://b/v1".into()), ..Choice::default() };
-        let expected = ModelConfig { base_url: Some("http://b/v1".into()), ..stored.clone() };
-        assert_eq!(moved.of(Some(&stored)).unwrap(), expected);
-        let other = Choice { model: Some("openai/two".into()), ..Choice::default() };
-        assert_eq!(other.of(Some(&stored)).unwrap(), ModelConfig { id: "two".into(), ..stored.clone() });
-        let scripted = Choice { model: Some("scripted/x.json".into()), ..Choice::default() }.of(Some(&stored)).unwrap();
-        assert!(scripted.script.as_ref().unwrap().is_absolute());
-        assert!(refusal(moved, Some(&scripted)).contains("--base-url"));
+        let mut config = Config::default();
+        config.openai.base_url = Setting::default_of(Some("http://configured/v1".to_owned()));
+        config.model = Setting::default_of(openai("configured"));
+        let stored = named(&ModelName::OpenAi("one".into()), &Config::default());
+        let stored = ModelConfig { base_url: Some("http://a/v1".into()), ..stored };
+        assert_eq!(changed(&config, &stored).unwrap(), stored);
+        config.model = by_flag(openai("two"));
+        assert_eq!(changed(&config, &stored).unwrap(), ModelConfig { id: "two".into(), ..stored.clone() });
+        let other = changed(&config, &ModelConfig::scripted("/s.json")).unwrap();
+        assert_eq!(other.base_url.as_deref(), Some("http://configured/v1"), "a session has no place for it");
+        config.openai.base_url = by_flag(Some("http://b/v1".to_owned()));
+        let moved = ModelConfig { id: "two".into(), base_url: Some("http://b/v1".into()), ..stored.clone() };
+        assert_eq!(changed(&config, &stored).unwrap(), moved);
+        config.model = Setting::default_of(None);
+        let Err(Stop::Refused(text)) = changed(&config, &ModelConfig::scripted("/s.json")) else { panic!() };
+        assert!(text.contains("--base-url"), "{text}");
     }
 }

@@ -15,7 +15,6 @@ use super::args::ResumeArgs;
 use super::ask::{Asking, answers};
 use super::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
 use super::kind;
-use super::place;
 use super::signals::Interrupt;
 use super::stop::{INTERRUPTED, Stop};
 use super::text::{Tint, cut, error_line, one_line};
@@ -25,20 +24,14 @@ use super::view::{Form, View};
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
-pub async fn resume(args: ResumeArgs, data_dir: Option<PathBuf>) -> Result<(), Stop> {
-    let folder = place::data_dir(data_dir.clone())?;
+pub async fn resume(args: ResumeArgs, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
     if !folder.exists() {
         return match args.session {
             Some(session) => Err(Stop::refused(StoreError::Unknown { session })),
             None => nothing_to_do(),
         };
     }
-    let work = Work {
-        interrupt: Interrupt::listen()?,
-        asking: Asking::default(),
-        json: args.json,
-        kept: data_dir.map_or(Kept::ByDefault, Kept::Under),
-    };
+    let work = Work { interrupt: Interrupt::listen()?, asking: Asking::default(), json: args.json, kept };
     let house = kind::open_house(Some(folder), answers(&work.asking)).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
@@ -145,7 +138,7 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
 pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch) -> Result<(), Stop> {
     let opened = house.opened(session).await.map_err(Stop::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
-    let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Own);
+    let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
     let agent = house.resume(session).await.map_err(Stop::refused)?;
     let state = match agent.state().await {
         Ok(state) => state,

@@ -1,23 +1,26 @@
 //! `playhouse run`: a prompt, its answer, an exit code.
 
 use std::io::{self, IsTerminal, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use playhouse::House;
 use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::config::Config;
 use playhouse::protocol::entry::Settings;
-use playhouse::protocol::{AgentMessage, Durability, ExecutionLimits, ModelConfig, PermissionMode, SessionId};
+use playhouse::protocol::{AgentMessage, Durability, ModelConfig, SessionId};
 use playhouse::session::{SessionStatus, SessionSummary};
 
-use super::args::RunArgs;
+use super::args::{RunArgs, SharedArgs};
 use super::ask::{Answers, Asking, answers};
+use super::config;
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
 use super::kind::{self, KIND};
-use super::model::{self, Choice};
-use super::place;
+use super::model;
+use super::place::{self, here, real_folder};
 use super::resume::{self, refuse_if_not_ours};
+use super::settings;
 use super::signals::Interrupt;
 use super::stop::Stop;
 use super::text::{Tint, error_line};
@@ -31,7 +34,7 @@ enum Where {
     Newest,
 }
 
-/// What the flags ask for, checked as far as that goes without a house.
+/// What the flags and the configuration ask for, checked as far as that goes without a house.
 #[derive(Debug)]
 pub struct Plan {
     prompt: String,
@@ -39,67 +42,49 @@ pub struct Plan {
     /// `None` is in memory.
     folder: Option<PathBuf>,
     kept: Kept,
-    changes: Changes,
+    config: Config,
+    /// `--cwd`.
+    cwd: Option<PathBuf>,
     form: Form,
 }
 
-/// Settings that were given; the others stay as they are.
-#[derive(Debug)]
-struct Changes {
-    model: Choice,
-    system: Option<String>,
-    tools: Option<Vec<String>>,
-    cwd: Option<PathBuf>,
-    max_turns: Option<u32>,
-    permission: Option<PermissionMode>,
-    durability: Option<Durability>,
-}
-
 impl Plan {
-    /// Reads the prompt and looks the flags over.
-    pub fn new(args: RunArgs, data_dir: Option<PathBuf>) -> Result<Self, Stop> {
+    /// Reads the prompt and looks the settings over.
+    pub fn new(args: RunArgs, shared: &SharedArgs) -> Result<Self, Stop> {
         let place = match (args.session, args.r#continue) {
             (Some(session), _) => Where::In(session),
             (None, true) => Where::Newest,
             (None, false) => Where::New,
         };
-        let durability = args.durability.map(Durability::from);
-        let named = data_dir.clone().map_or(Kept::ByDefault, Kept::Under);
+        let cwd = args.settings.cwd.as_deref().map(real_folder).transpose()?;
+        let project = match (&place, &cwd) {
+            (Where::New, Some(cwd)) => Some(cwd.clone()),
+            (Where::New, None) => Some(here()?),
+            // A stored session keeps its settings, and only flags change them.
+            (Where::In(_) | Where::Newest, _) => None,
+        };
+        let config = config::load(shared, Some(&args.settings), project)?;
+        let durability = match &place {
+            Where::New => Some(config.durability.value),
+            Where::In(_) | Where::Newest => config.durability.by_flag().copied(),
+        };
         let (folder, kept) = match (&place, durability) {
             (Where::New, Some(Durability::None)) => (None, Kept::InMemory),
             (_, Some(Durability::None)) => {
                 let text = "a session that is kept cannot be turned to --durability none: use flush or os";
                 return Err(Stop::Refused(text.to_owned()));
             }
-            (_, Some(Durability::Flush | Durability::Os) | None) => (Some(place::data_dir(data_dir)?), named),
-        };
-        let changes = Changes {
-            model: Choice { model: args.model, script: args.script, base_url: args.base_url },
-            system: args.system,
-            tools: args.tools.as_deref().map(|names| kind::tool_names(Some(names))).transpose()?,
-            cwd: args.cwd.as_deref().map(real_folder).transpose()?,
-            max_turns: args.max_turns,
-            permission: args.permission.map(PermissionMode::from),
-            durability,
+            (_, Some(Durability::Flush | Durability::Os) | None) => {
+                let (folder, kept) = place::data_dir(&config, shared)?;
+                (Some(folder), kept)
+            }
         };
         if matches!(place, Where::New) {
             // Before stdin is read: nobody should type a prompt for nothing.
-            changes.model.of(None)?;
+            model::chosen(&config)?;
         }
-        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, changes, form: Form::of(args.json) })
+        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, config, cwd, form: Form::of(args.json) })
     }
-}
-
-fn real_folder(path: &Path) -> Result<PathBuf, Stop> {
-    let refused = |reason: String| Stop::Refused(format!("--cwd {}: {reason}; give a directory", path.display()));
-    let real = path.canonicalize().map_err(|error| refused(error.to_string()))?;
-    if real.is_dir() { Ok(real) } else { Err(refused("not a directory".to_owned())) }
-}
-
-fn here() -> Result<PathBuf, Stop> {
-    std::env::current_dir()
-        .and_then(|path| path.canonicalize())
-        .map_err(|error| Stop::Refused(format!("the current directory cannot be used ({error}): give --cwd DIR")))
 }
 
 fn read_prompt(given: Option<String>) -> Result<String, Stop> {
@@ -123,56 +108,14 @@ fn read_prompt(given: Option<String>) -> Result<String, Stop> {
     Ok(prompt)
 }
 
-impl Changes {
-    /// The settings of a new session.
-    fn fresh(&self) -> Result<Settings, Stop> {
-        let settings = Settings {
-            kind: KIND.to_owned(),
-            model: self.model.of(None)?,
-            system_prompt: String::new(),
-            tools: kind::tool_names(None)?,
-            cwd: match &self.cwd {
-                Some(cwd) => cwd.clone(),
-                None => here()?,
-            },
-            permission: PermissionMode::Ask,
-            limits: ExecutionLimits::default(),
-            durability: Durability::Flush,
-            retry: Default::default(),
-            cache: Default::default(),
-            thinking_level: Default::default(),
-            max_tokens: None,
-            temperature: None,
-            tool_execution: Default::default(),
-            steering_mode: Default::default(),
-            follow_up_mode: Default::default(),
-            config_id: None,
-        };
-        self.on(&settings)
-    }
-
-    /// Settings with these changes.
-    fn on(&self, settings: &Settings) -> Result<Settings, Stop> {
-        let mut changed = settings.clone();
-        changed.model = self.model.of(Some(&settings.model))?;
-        changed.system_prompt = self.system.clone().unwrap_or(changed.system_prompt);
-        changed.tools = self.tools.clone().unwrap_or(changed.tools);
-        changed.cwd = self.cwd.clone().unwrap_or(changed.cwd);
-        changed.limits.max_turns = self.max_turns.or(changed.limits.max_turns);
-        changed.permission = self.permission.unwrap_or(changed.permission);
-        changed.durability = self.durability.unwrap_or(changed.durability);
-        Ok(changed)
-    }
-}
-
 /// Runs the plan.
 pub async fn run(plan: Plan) -> Result<(), Stop> {
     let interrupt = Interrupt::listen()?;
     if let Where::New = plan.place {
-        model::checked(&plan.changes.model.of(None)?).await?;
+        model::checked(&model::chosen(&plan.config)?).await?;
     }
     if plan.folder.is_none() {
-        error_line("note: ", "--durability none: this session is only in memory and cannot be resumed", Tint::Dim);
+        error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
     }
     let asking = Asking::default();
     let answers = answers(&asking);
@@ -187,7 +130,7 @@ pub async fn run(plan: Plan) -> Result<(), Stop> {
 
 async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Watch) -> Result<(), Stop> {
     let agent = match &plan.place {
-        Where::New => take_on(house, None, plan.changes.fresh()?, answers).await?,
+        Where::New => take_on(house, None, settings::fresh(&plan.config, plan.cwd.as_deref())?, answers).await?,
         Where::In(session) => reopen(house, session, plan, answers, watch).await?,
         Where::Newest => reopen(house, &newest(house, plan).await?, plan, answers, watch).await?,
     };
@@ -195,7 +138,7 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     if watch.interrupt.is_asked() {
         return Err(Stop::Interrupted("interrupted before the prompt was sent".to_owned()));
     }
-    let mut events = agent.subscribe_with(EVENTS);
+    let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
     let message = AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall);
     let prompt = Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] };
@@ -223,7 +166,16 @@ async fn take_on(
         .cwd(settings.cwd)
         .permission(settings.permission)
         .limits(settings.limits)
-        .durability(settings.durability);
+        .durability(settings.durability)
+        .retry(settings.retry)
+        .thinking(settings.thinking_level)
+        .tool_execution(settings.tool_execution);
+    if let Some(tokens) = settings.max_tokens {
+        builder = builder.max_tokens(tokens);
+    }
+    if let Some(temperature) = settings.temperature {
+        builder = builder.temperature(temperature);
+    }
     let Some(stored) = stored else { return builder.spawn().await.map_err(Stop::refused) };
     builder = builder.session(stored.session_id.clone());
     if let Some(agent_id) = &stored.agent_id {
@@ -252,7 +204,7 @@ async fn reopen(
         return Err(Stop::Refused(text));
     }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
-    let wanted = plan.changes.on(&stored)?;
+    let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), &stored)?;
     model::checked(&wanted.model).await?;
     let is_open = match &summary.status {
         SessionStatus::Idle => false,
@@ -266,7 +218,7 @@ async fn reopen(
             Err(stop @ (Stop::Refused(_) | Stop::Interrupted(_) | Stop::HungUp | Stop::Told(_))) => return Err(stop),
         }
     }
-    if wanted != stored {
+    if wanted != *stored {
         let agent = match house.get(&agent_of(&summary)?) {
             Some(agent) => agent,
             None => take_on(house, Some(&summary), wanted.clone(), answers).await?,
@@ -293,7 +245,7 @@ fn agent_of(summary: &SessionSummary) -> Result<playhouse::protocol::AgentId, St
 
 /// The newest session of the directory.
 async fn newest(house: &House, plan: &Plan) -> Result<SessionId, Stop> {
-    let cwd = match &plan.changes.cwd {
+    let cwd = match &plan.cwd {
         Some(cwd) => cwd.clone(),
         None => here()?,
     };

@@ -11,6 +11,10 @@ pub enum Tint {
     Dim,
     /// For what went wrong.
     Red,
+    /// For what went well.
+    Green,
+    /// For what is unusual.
+    Yellow,
 }
 
 impl Tint {
@@ -19,16 +23,31 @@ impl Tint {
         match self {
             Self::Dim if colours => ("\x1b[2m", "\x1b[0m"),
             Self::Red if colours => ("\x1b[31m", "\x1b[0m"),
-            Self::None | Self::Dim | Self::Red => ("", ""),
+            Self::Green if colours => ("\x1b[32m", "\x1b[0m"),
+            Self::Yellow if colours => ("\x1b[33m", "\x1b[0m"),
+            Self::None | Self::Dim | Self::Red | Self::Green | Self::Yellow => ("", ""),
         }
     }
 }
 
 /// Whether stderr shows colours: a terminal, and nobody said no.
 pub fn stderr_colours() -> bool {
+    io::stderr().is_terminal() && colours_are_wanted()
+}
+
+/// As [`stderr_colours`], for stdout.
+pub fn stdout_colours() -> bool {
+    io::stdout().is_terminal() && colours_are_wanted()
+}
+
+fn colours_are_wanted() -> bool {
     let no = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    io::stderr().is_terminal() && !no && !dumb
+    !no && !is_dumb()
+}
+
+/// Whether the terminal cannot be drawn on.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
 /// Writes one line to stderr, with its beginning in colour.
@@ -81,11 +100,20 @@ fn is_invisible(c: char) -> bool {
 
 /// How wide the terminal on stdout is; `None` when there is none.
 pub fn width() -> Option<usize> {
+    window().map(|(columns, _)| columns)
+}
+
+/// The columns and rows of the terminal on stdout; `None` when there is none that can be drawn on.
+pub fn size() -> Option<(usize, usize)> {
+    if is_dumb() { None } else { window() }
+}
+
+fn window() -> Option<(usize, usize)> {
     if !io::stdout().is_terminal() {
         return None;
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, _)| *columns > 0)
 }
 
 #[cfg(test)]

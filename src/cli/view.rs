@@ -5,10 +5,14 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
 use playhouse::protocol::entry::BlockStage;
-use playhouse::protocol::{AgentEvent, Event, LoopId, Message, MessageId, StopReason, StreamDelta, ToolResult};
+use playhouse::protocol::{
+    AgentEvent, AgentId, Event, LoopId, Message, MessageId, StopReason, StreamDelta, ToolResult,
+};
 use playhouse::tools::summary;
 
 use super::ask::{Asking, can_ask};
+use super::lanes::Lanes;
+use super::tally::Tally;
 use super::text::{Tint, cut, harmless, one_line, stderr_colours};
 
 /// What goes to stdout.
@@ -51,6 +55,8 @@ pub struct View {
     mid_line: bool,
     gathered: String,
     ended: HashSet<LoopId>,
+    lanes: Lanes,
+    tally: Tally,
     broken: Option<io::Error>,
 }
 
@@ -71,24 +77,33 @@ impl View {
             mid_line: false,
             gathered: String::new(),
             ended: HashSet::new(),
+            lanes: Lanes::default(),
+            tally: Tally::new(Instant::now()),
             broken: None,
         }
     }
 
     /// Shows an event. After an error nothing more is written.
     pub fn show(&mut self, event: &Event) -> io::Result<()> {
+        self.lanes.take(event);
+        self.tally.take(&event.event);
         if let AgentEvent::AgentEnd { .. } = &event.event {
             self.ended.extend(event.loop_id.clone());
         }
         let shown = match self.form {
             _ if self.broken.is_some() => Ok(()),
             Form::Json => json_line(event),
-            Form::Text | Form::Gathered => self.tell(&event.event),
+            Form::Text | Form::Gathered => self.tell(event),
         };
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
         }
         shown.inspect_err(|error| self.broken = Some(io::Error::new(error.kind(), error.to_string())))
+    }
+
+    /// Whose run it is: everyone else is a sub-agent.
+    pub fn is_of(&mut self, agent: &AgentId) {
+        self.lanes.root_is(agent);
     }
 
     /// Whether the end of this run was shown.
@@ -149,8 +164,14 @@ impl View {
         let _ = writeln!(io::stderr().lock(), "{before}{on}{}{off}", one_line(line));
     }
 
-    fn tell(&mut self, event: &AgentEvent) -> io::Result<()> {
-        match event {
+    fn tell(&mut self, event: &Event) -> io::Result<()> {
+        match &event.event {
+            // What a sub-agent says is for the agent that asked it, which gets it as the tool's result.
+            AgentEvent::ModelRequestStart { .. }
+            | AgentEvent::MessageUpdate { .. }
+            | AgentEvent::MessageEnd { .. }
+            | AgentEvent::AgentEnd { .. }
+                if self.lanes.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
                 StreamDelta::Text { delta } => {
@@ -171,44 +192,55 @@ impl View {
                 }
                 Some(Message::User { .. } | Message::ToolResult { .. }) | None => {}
             },
-            AgentEvent::ToolExecutionStart { tool_name, args, .. } => {
+            AgentEvent::AgentEnd { .. } => {
+                self.waiting = None;
+                self.clear();
+                self.end_line()?;
+                if self.progress {
+                    let line = self.tally.line(self.lanes.count());
+                    self.note(Tint::Dim, &line);
+                }
+            }
+            AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args } => {
                 let line = summary(tool_name, args, &Ok(ToolResult::text("")));
-                self.note(Tint::Dim, &format!("▸ {line}"));
+                let line = self.lanes.named(event, tool_call_id, tool_name, &line);
+                self.beside(event, Tint::Dim, &format!("▸ {line}"));
                 self.wait_for(&format!("running {}", cut(&one_line(tool_name), 40)));
             }
-            AgentEvent::ToolExecutionEnd { summary, is_error, duration_ms, .. } => {
+            AgentEvent::ToolExecutionEnd { tool_call_id, tool_name, summary, is_error, duration_ms, .. } => {
                 let tint = if *is_error { Tint::Red } else { Tint::Dim };
-                self.note(tint, &format!("• {summary} {}", seconds(*duration_ms)));
+                let line = self.lanes.named(event, tool_call_id, tool_name, summary);
+                self.beside(event, tint, &format!("• {line} {}", seconds(*duration_ms)));
             }
             AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
                 let hint = match stage {
                     BlockStage::Approval if self.unattended => " (--permission yolo runs it without asking)",
                     BlockStage::Approval | BlockStage::Lookup | BlockStage::Schema | BlockStage::Hook => "",
                 };
-                self.note(Tint::Red, &format!("• {tool_name} did not run: {}{hint}", cut(&one_line(reason), 200)));
+                let reason = cut(&one_line(reason), 200);
+                self.beside(event, Tint::Red, &format!("• {tool_name} did not run: {reason}{hint}"));
             }
-            AgentEvent::InputRejected { reason, .. } => self.note(Tint::Red, &format!("! rejected: {reason}")),
+            AgentEvent::InputRejected { reason, .. } => {
+                self.beside(event, Tint::Red, &format!("! rejected: {reason}"));
+            }
             AgentEvent::PermissionRequired { .. } => {
                 self.waiting = None;
                 self.clear();
             }
             AgentEvent::ProviderRetry { error, delay_ms, .. } => {
-                self.note(Tint::Red, &format!("! {error}; asking again in {}", seconds(*delay_ms)));
+                self.beside(event, Tint::Red, &format!("! {error}; asking again in {}", seconds(*delay_ms)));
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
-                self.open = None;
-                self.end_line()?;
-                self.note(Tint::Dim, &format!("! the agent goes on from its journal: {reason}"));
+                if self.lanes.of(event).is_none() {
+                    self.open = None;
+                    self.end_line()?;
+                }
+                self.beside(event, Tint::Dim, &format!("! the agent goes on from its journal: {reason}"));
             }
-            AgentEvent::Error { message } => self.note(Tint::Red, &format!("! {message}")),
+            AgentEvent::Error { message } => self.beside(event, Tint::Red, &format!("! {message}")),
             AgentEvent::Lagged { missed, .. } => {
                 self.note(Tint::Red, &format!("! the output is too slow: {missed} events are missing here"));
-            }
-            AgentEvent::AgentEnd { .. } => {
-                self.waiting = None;
-                self.clear();
-                self.end_line()?;
             }
             AgentEvent::AgentStart { .. }
             | AgentEvent::TurnStart { .. }
@@ -221,6 +253,12 @@ impl View {
             | AgentEvent::SubAgentEnd { .. } => {}
         }
         Ok(())
+    }
+
+    /// A line beside the text, where the one who told it stands in the tree.
+    fn beside(&mut self, event: &Event, tint: Tint, line: &str) {
+        let lead = self.lanes.lead(event);
+        self.note(tint, &format!("{lead}{line}"));
     }
 
     fn wait_for(&mut self, what: &str) {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use dashmap::DashMap;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{Backstage, Definition, Roster};
-use playhouse_protocol::NodeId;
 use playhouse_protocol::entry::Settings;
+use playhouse_protocol::{Durability, NodeId};
 use playhouse_session::{FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
@@ -20,6 +20,7 @@ use ractor::Actor;
 use uuid::Uuid;
 
 use super::{House, Inner};
+use crate::builder::plain;
 
 /// How many writers a house has: sessions are spread over them.
 const SHARDS: usize = 4;
@@ -103,12 +104,14 @@ impl HouseBuilder {
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![
-            sessions(&backstage, &store, &memory),
-            providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))),
-            stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))),
+            sessions(&backstage, &store, &memory).into(),
+            providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))).into(),
+            stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))).into(),
         ];
         let root = Supervisor::root(args).await.map_err(|error| OpenError::Root(error.to_string()))?;
         let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
+        let durability = if files.is_some() { Durability::Flush } else { Durability::None };
+        let plain = Arc::new(plain(durability));
         let inner = Arc::new(Inner {
             backstage,
             root,
@@ -117,6 +120,7 @@ impl HouseBuilder {
             files,
             memory,
             kinds,
+            plain,
             lives: DashMap::new(),
             closed: AtomicBool::new(false),
             _node: node_in_tree,
@@ -151,8 +155,8 @@ fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<Mem
         let depth = Arc::default();
         let writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
         let (house, id) = (Arc::downgrade(backstage), writer_id(shard));
-        backstage.writers.expect(id.as_str());
-        args.children.push(ChildSpec {
+        backstage.writers.expect(id.clone());
+        let spec = ChildSpec {
             id: id.clone(),
             kind: "writer",
             restart: Restart::Permanent,
@@ -165,11 +169,12 @@ fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<Mem
                     let started = Actor::spawn_linked(None, Writer, writer, above).await;
                     let (actor, _) = started.map_err(|error| error.to_string())?;
                     house.tree.set_queue(&id, depth);
-                    house.writers.publish(id.as_str(), actor.clone());
+                    house.writers.publish(id, actor.clone());
                     Ok(actor.get_cell())
                 }
             }),
-        });
+        };
+        args.children.push(spec.into());
     }
     Supervisor::child(args, Shutdown::Stop(WRITE_OUT))
 }

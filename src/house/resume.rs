@@ -96,7 +96,7 @@ impl House {
         for (_, entry) in &loaded.entries {
             match (&entry.body, &mut opened) {
                 (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
-                (EntryBody::Configured { settings }, Some(opened)) => opened.settings = settings.as_ref().clone(),
+                (EntryBody::Configured { settings }, Some(opened)) => opened.settings = settings.clone(),
                 _ => {}
             }
         }
@@ -109,7 +109,7 @@ impl House {
         if definition.provider_override.is_some() {
             return Ok(definition);
         }
-        let model = with_key(&settings.model);
+        let model = with_key(settings.model.clone());
         let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
         match tokio::task::spawn_blocking(move || provider_for(&model).map(drop)).await {
             Ok(Ok(())) => Ok(definition),

@@ -64,6 +64,7 @@ impl Desk {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
         Self { folder }
     }
 
@@ -94,7 +95,15 @@ impl Desk {
         for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_COLOR", "CLICOLOR_FORCE"] {
             command.env_remove(name);
         }
+        // The settings of whoever runs the tests are not theirs.
+        command.env("PLAYHOUSE_CONFIG", "/dev/null").env("TMPDIR", self.folder.path().join("tmp"));
         command
+    }
+
+    /// What is left where temporary files are made.
+    pub fn left_in_tmp(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join("tmp")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
     #[track_caller]

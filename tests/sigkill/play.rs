@@ -128,6 +128,7 @@ impl Play {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playhouse"));
         command.arg(verb).arg("--json").arg("--data-dir").arg(self.data()).current_dir(self.folder.path());
         command.env("OPENAI_API_KEY", "test").env("NO_PROXY", "127.0.0.1").env(MARK, &self.name);
+        command.env("PLAYHOUSE_CONFIG", "/dev/null");
         match fail {
             Some((point, n)) => command.env("PLAYHOUSE_FAIL", format!("{point}:{n}")),
             None => command.env_remove("PLAYHOUSE_FAIL"),
@@ -245,8 +246,8 @@ impl Play {
                         true => assert!(written <= 1, "{self}: {command} was run again: {lines}"),
                         false => assert_eq!((written, answer.is_error), (1, false), "{self}: {command}: {answer:?}"),
                     }
-                    // Who is killed may not have shown it any more; a sub-agent's events are not shown.
-                    if answer.is_unknown() && self.deaths.len() == 1 && command != "child-1" {
+                    // Who is killed may not have shown it any more.
+                    if answer.is_unknown() && self.deaths.len() == 1 {
                         assert!(self.showed_unknown(command), "{self}: {:#?}", self.events);
                     }
                 }
@@ -270,7 +271,8 @@ impl Play {
             if ["AgentStart", "AgentEnd", "TurnStart", "TurnEnd", "ToolExecutionStart", "ToolExecutionEnd"]
                 .contains(&name)
             {
-                let what = (name, event["turn_index"].to_string(), event["tool_call_id"].to_string());
+                let whose = event["agent_id"].to_string();
+                let what = (name, whose, event["turn_index"].to_string(), event["tool_call_id"].to_string());
                 assert!(seen.insert(what), "{self}: shown again: {event}");
             }
         }

@@ -12,10 +12,13 @@ mod life;
 mod msg;
 mod recovery;
 mod state;
+mod watch;
+mod work;
 
+use playhouse_protocol::InputId;
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{InputId, ModelConfig};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ pub use state::State;
 
 use crate::machine::{Input, InputError};
 use state::Stage;
+use watch::Watched;
 
 /// How long an agent that ends waits for its sub-agents to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -47,15 +51,23 @@ impl Actor for AgentActor {
         Ok(())
     }
 
-    async fn handle(&self, _: ActorRef<AgentMsg>, msg: AgentMsg, state: &mut State) -> Result<(), ActorProcessingErr> {
+    /// A future that is ready: it cannot wait, and every idle actor has room for two of it.
+    fn handle(
+        &self,
+        _: ActorRef<AgentMsg>,
+        msg: AgentMsg,
+        state: &mut State,
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         playhouse_supervision::chaos::strike("agent", msg.name());
-        state.take(msg)
+        let taken = state.take(msg);
+        state.settle();
+        ready(taken)
     }
 
     /// Its sub-agents end with it, and so do their addresses. One that wrote after its session was let go would take
     /// it again, so their ends are waited for.
     async fn post_stop(&self, _: ActorRef<AgentMsg>, state: &mut State) -> Result<(), ActorProcessingErr> {
-        let ends = state.children.values().filter_map(children::Child::actor).map(|actor| {
+        let ends = state.work().children.values().filter_map(children::Child::actor).map(|actor| {
             // Handlers never wait, so this is soon over; a house that closes does not wait for longer.
             async move { actor.stop_and_wait(None, Some(LAST_WORDS)).await }
         });
@@ -65,12 +77,12 @@ impl Actor for AgentActor {
         Ok(())
     }
 
-    async fn handle_supervisor_evt(
+    fn handle_supervisor_evt(
         &self,
         _: ActorRef<AgentMsg>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> impl Future<Output = Result<(), ActorProcessingErr>> + Send {
         match event {
             SupervisionEvent::ActorTerminated(who, _, reason) => {
                 state.ended(&who, reason.unwrap_or_else(|| "it stopped".to_owned()));
@@ -78,7 +90,8 @@ impl Actor for AgentActor {
             SupervisionEvent::ActorFailed(who, error) => state.ended(&who, error.to_string()),
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
-        Ok(())
+        state.settle();
+        ready(Ok(()))
     }
 }
 
@@ -103,12 +116,12 @@ impl State {
             AgentMsg::Tool(report) => self.tool_report(report),
             AgentMsg::Commit(report) => self.commit_report(report),
             AgentMsg::HookDone { hook, verdict } => {
-                if self.hooks.remove(&hook).is_some() {
+                if self.work().hooks.remove(&hook).is_some() {
                     self.feed(Input::HookDone { hook, verdict });
                 }
             }
             AgentMsg::TimerDue(timer) => {
-                if self.timers.remove(&timer).is_some() {
+                if self.work().timers.remove(&timer).is_some() {
                     self.feed(Input::Timer { timer });
                 }
             }
@@ -126,7 +139,7 @@ impl State {
         match &mut self.stage {
             Stage::Live(_) => {
                 if let Some(input_id) = input.id() {
-                    self.replies.entry(input_id.clone()).or_default().push((reply, permit));
+                    self.work().replies.entry(input_id.clone()).or_default().push((reply, permit));
                 }
                 match input {
                     Input::Configure { input_id, settings } => self.configure(input_id, settings),
@@ -148,48 +161,47 @@ impl State {
     /// Changes the settings. The key of a new model stays here; the journal gets the rest.
     fn configure(&mut self, input_id: InputId, mut settings: Box<Settings>) {
         let model = settings.model.clone();
-        settings.model.api_key = None;
+        if model.api_key.is_some() {
+            Arc::make_mut(&mut settings.model).api_key = None;
+        }
+        let taken = settings.model.clone();
         self.feed(Input::Configure { input_id, settings });
         let Stage::Live(machine) = &mut self.stage else { return };
-        let taken = ModelConfig { api_key: None, ..model.clone() };
         if machine.durable().settings.model != taken {
             return;
         }
         if model.api_key.is_some() {
-            self.life.learn(&model);
+            self.life.learn(model);
         }
         let asked = self.life.model(&taken);
         if machine.setup().model != asked {
             machine.set_setup(self.life.setup(asked));
             self.life.let_go();
-            if let Some(connection) = self.connection.take() {
-                self.myself.get_cell().unmonitor(connection.get_cell());
-            }
+            self.work().connection = None;
         }
     }
 
     /// Someone died: a child of ours, or one we work with.
     fn ended(&mut self, who: &ActorCell, reason: String) {
         let id = who.get_id();
-        if let Some(at) = self.writers.iter().position(|(_, writer)| writer.get_id() == id) {
-            let (address, _) = self.writers.swap_remove(at);
+        if let Some(at) = self.work().writers.iter().position(|(_, writer)| writer.actor().get_id() == id) {
+            let (address, _) = self.work().writers.swap_remove(at);
             self.find_writer(address, Some(id));
-        } else if self.connection.as_ref().is_some_and(|connection| connection.get_id() == id) {
-            self.connection = None;
-            self.call_node = None;
+        } else if self.work().connection.as_ref().is_some_and(|connection| connection.actor().get_id() == id) {
+            self.work().connection = None;
+            self.work().call_node = None;
             self.feed(Input::ConnectionLost { reason });
-        } else if self.executor.as_ref().is_some_and(|(executor, _)| executor.get_id() == id) {
-            self.executor = None;
-            self.running.clear();
+        } else if self.work().executor.as_ref().is_some_and(|(executor, _)| executor.get_id() == id) {
+            self.work().executor = None;
+            self.work().running.clear();
             self.feed(Input::ExecutorLost { reason });
         } else {
             self.child_ended(id, reason);
         }
     }
 
-    /// Monitors `who`; false if it is dead already, which no monitor would tell.
-    fn watch(&self, who: &ActorCell) -> bool {
-        self.myself.get_cell().monitor(who.clone());
-        !matches!(who.get_status(), ActorStatus::Stopping | ActorStatus::Stopped)
+    /// Monitors an actor; `None` if it is dead already.
+    fn watch<M: Message>(&self, actor: ActorRef<M>) -> Option<Watched<M>> {
+        Watched::new(actor, self.myself.get_cell())
     }
 }

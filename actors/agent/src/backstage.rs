@@ -29,8 +29,8 @@ pub struct Backstage {
     pub agents: Directory<AgentMsg>,
     /// Writers by shard.
     pub writers: Directory<WriterMsg>,
-    /// How many writers there are.
-    pub shards: usize,
+    /// Their addresses.
+    writer_ids: Vec<Arc<str>>,
     /// Connections by what they serve.
     pub connections: Directory<ConnectionMsg>,
     /// The connections' supervisor.
@@ -40,7 +40,7 @@ pub struct Backstage {
     started: Instant,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
-    leases: DashMap<String, (usize, u64)>,
+    leases: DashMap<usize, (usize, u64)>,
     connections_so_far: AtomicU64,
 }
 
@@ -54,8 +54,8 @@ impl fmt::Debug for Backstage {
 }
 
 /// The address of a shard's writer.
-pub fn writer_id(shard: usize) -> String {
-    format!("writer/{shard}")
+pub fn writer_id(shard: usize) -> Arc<str> {
+    format!("writer/{shard}").into()
 }
 
 impl Backstage {
@@ -67,7 +67,7 @@ impl Backstage {
             hub: Hub::default(),
             agents: Directory::new(),
             writers: Directory::new(),
-            shards,
+            writer_ids: (0..shards).map(writer_id).collect(),
             connections: Directory::new(),
             providers,
             journals,
@@ -84,8 +84,8 @@ impl Backstage {
     }
 
     /// The address of a session's writer.
-    pub fn writer_of(&self, session: &SessionId) -> String {
-        writer_id(shard(session, self.shards))
+    pub fn writer_of(&self, session: &SessionId) -> Arc<str> {
+        self.writer_ids.get(shard(session, self.writer_ids.len())).cloned().unwrap_or_default()
     }
 
     /// Nobody comes back: whoever waits for an address is told that it is gone.
@@ -129,8 +129,8 @@ impl Backstage {
         own: Option<Arc<dyn StreamProvider>>,
     ) -> Result<Lease, String> {
         let lease = match &own {
-            Some(provider) => Lease::own(self, format!("{:p}", Arc::as_ptr(provider).cast::<()>())),
-            None => Lease { id: format!("connection/{}", connection_key(model)), own: None },
+            Some(provider) => Lease::own(self, Arc::as_ptr(provider).addr()),
+            None => Lease { id: format!("connection/{}", connection_key(model)).into(), own: None },
         };
         let id = lease.id.clone();
         if self.providers.has(&id) {
@@ -144,16 +144,16 @@ impl Backstage {
                 made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
         };
-        self.connections.expect(id.as_str());
-        let spec = self.connection_spec(&id, provider);
+        self.connections.expect(id.clone());
+        let spec = self.connection_spec(id, provider);
         self.providers.add(spec).await.map_err(|error| error.to_string())?;
         Ok(lease)
     }
 
-    fn connection_spec(self: &Arc<Self>, id: &str, provider: Arc<dyn StreamProvider>) -> ChildSpec {
-        let (house, address) = (Arc::downgrade(self), id.to_owned());
+    fn connection_spec(self: &Arc<Self>, id: Arc<str>, provider: Arc<dyn StreamProvider>) -> ChildSpec {
+        let (house, address) = (Arc::downgrade(self), id.clone());
         ChildSpec {
-            id: id.to_owned(),
+            id,
             kind: "connection",
             restart: Restart::Permanent,
             budget: RestartBudget::default(),
@@ -166,7 +166,7 @@ impl Backstage {
                     let args = ConnectionArgs { provider, load };
                     let started = Actor::spawn_linked(None, Connection, args, above).await;
                     let (actor, _) = started.map_err(|error| error.to_string())?;
-                    house.connections.publish(address.as_str(), actor.clone());
+                    house.connections.publish(address, actor.clone());
                     Ok(actor.get_cell())
                 }
             }),
@@ -176,24 +176,24 @@ impl Backstage {
 
 /// An agent's share in a connection.
 pub struct Lease {
-    id: String,
-    /// The provider, when the connection ends with its last lease.
-    own: Option<(Arc<Backstage>, String)>,
+    id: Arc<str>,
+    /// The provider's place in memory, when the connection ends with its last lease.
+    own: Option<(Arc<Backstage>, usize)>,
 }
 
 impl Lease {
-    fn own(house: &Arc<Backstage>, provider: String) -> Self {
+    fn own(house: &Arc<Backstage>, provider: usize) -> Self {
         let fresh = || (0, house.connections_so_far.fetch_add(1, Ordering::Relaxed));
         let number = {
-            let mut share = house.leases.entry(provider.clone()).or_insert_with(fresh);
+            let mut share = house.leases.entry(provider).or_insert_with(fresh);
             share.0 += 1;
             share.1
         };
-        Self { id: format!("connection/own/{number}"), own: Some((house.clone(), provider)) }
+        Self { id: format!("connection/own/{number}").into(), own: Some((house.clone(), provider)) }
     }
 
     /// The connection's address.
-    pub fn id(&self) -> &str {
+    pub fn id(&self) -> &Arc<str> {
         &self.id
     }
 }
@@ -207,7 +207,7 @@ impl Drop for Lease {
         if house.leases.remove_if(&provider, |_, (count, _)| *count == 0).is_some()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let id = std::mem::take(&mut self.id);
+            let id = self.id.clone();
             runtime.spawn(async move {
                 house.providers.remove(&id).await;
                 house.connections.retire(&id);

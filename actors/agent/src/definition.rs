@@ -64,18 +64,22 @@ impl fmt::Debug for Definition {
 /// The machine's view of an agent's tools and sub-agents.
 pub(crate) struct Toolbox {
     tools: ToolSet,
-    subs: ToolSet,
+    /// Absent for most agents, so that they share all of this with their [`Definition`].
+    subs: Option<ToolSet>,
     definitions: Arc<[ToolDefinition]>,
 }
 
 impl Toolbox {
     pub fn new(definition: &Definition) -> Self {
         let tools = definition.tools();
+        if definition.sub_agents.is_empty() {
+            return Self { definitions: tools.definitions(), tools, subs: None };
+        }
         let as_tools = definition.sub_agents.iter().map(|sub| sub.as_tool()).collect();
         // A sub-agent's schema is ours, so it compiles; a name used twice loses its second meaning.
         let subs = ToolSet::new(as_tools).unwrap_or_else(|_| ToolSet::empty());
         let definitions = tools.definitions().iter().chain(subs.definitions().iter()).cloned().collect();
-        Self { tools, subs, definitions }
+        Self { tools, subs: Some(subs), definitions }
     }
 }
 
@@ -85,8 +89,8 @@ impl Catalog for Toolbox {
     }
 
     fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
-        let (vetted, is_child) = match self.subs.get(name) {
-            Some(_) => (self.subs.vet(name, args), true),
+        let (vetted, is_child) = match self.subs.as_ref().filter(|subs| subs.get(name).is_some()) {
+            Some(subs) => (subs.vet(name, args), true),
             None => (self.tools.vet(name, args), false),
         };
         match vetted {

@@ -119,7 +119,12 @@ impl AgentHandle {
 
     /// Listens to its events and those of its sub-agents, at any depth, from here on.
     pub fn subscribe_tree(&self) -> Subscription {
-        self.life.topic.subscribe(self.room(), Scope::Tree)
+        self.subscribe_tree_with(self.room())
+    }
+
+    /// As [`AgentHandle::subscribe_tree`], with room for `capacity` events.
+    pub fn subscribe_tree_with(&self, capacity: usize) -> Subscription {
+        self.life.topic.subscribe(capacity, Scope::Tree)
     }
 
     /// Follows its events without a gap, from the one after `after`, or from the beginning of its session.

@@ -18,7 +18,7 @@ use ractor::Actor;
 pub struct Roster {
     id: Arc<str>,
     supervisors: Directory<SupervisorMsg>,
-    specs: Arc<DashMap<String, ChildSpec>>,
+    specs: Arc<DashMap<Arc<str>, Arc<ChildSpec>>>,
 }
 
 impl Roster {
@@ -32,14 +32,14 @@ impl Roster {
     pub fn spec(&self, tree: Tree, notice: Option<NoticeFn>, shutdown: Shutdown) -> ChildSpec {
         let roster = self.clone();
         ChildSpec {
-            id: self.id.to_string(),
+            id: self.id.clone(),
             kind: "supervisor",
             restart: Restart::Permanent,
             budget: RestartBudget::default(),
             shutdown,
             start: start_fn(move |above| {
                 let roster = roster.clone();
-                let mut args = SupervisorArgs::new(roster.id.to_string(), tree.clone());
+                let mut args = SupervisorArgs::new(roster.id.clone(), tree.clone());
                 args.notice = notice.clone();
                 args.ending = Ending::Together;
                 args.children = roster.specs.iter().map(|spec| spec.value().clone()).collect();
@@ -55,7 +55,7 @@ impl Roster {
 
     /// Starts a child; it stays on the roster until [`Roster::remove`].
     pub async fn add(&self, spec: ChildSpec) -> Result<(), SupervisorError> {
-        let id = spec.id.clone();
+        let (id, spec) = (spec.id.clone(), Arc::new(spec));
         self.specs.insert(id.clone(), spec.clone());
         let mut not = None;
         loop {

@@ -23,7 +23,7 @@ use crate::machine::RunReport;
 pub struct SubAgentTool {
     name: String,
     description: String,
-    system_prompt: String,
+    system_prompt: Arc<str>,
     model: Option<ModelConfig>,
     limits: ExecutionLimits,
     definition: Arc<Definition>,
@@ -36,7 +36,7 @@ impl SubAgentTool {
             name: name.into(),
             description: "Hands a task to a helper agent that works on its own and returns its final answer."
                 .to_owned(),
-            system_prompt: String::new(),
+            system_prompt: "".into(),
             model: None,
             limits: ExecutionLimits::default(),
             definition: Arc::new(Definition::default()),
@@ -50,7 +50,7 @@ impl SubAgentTool {
     }
 
     /// The child's system prompt.
-    pub fn with_system_prompt(mut self, system_prompt: impl Into<String>) -> Self {
+    pub fn with_system_prompt(mut self, system_prompt: impl Into<Arc<str>>) -> Self {
         self.system_prompt = system_prompt.into();
         self
     }
@@ -95,7 +95,7 @@ impl SubAgentTool {
     pub(crate) fn opened(&self, parent: &Settings, session: SessionId, spawned_by: SpawnRef) -> Opened {
         let settings = Settings {
             kind: format!("{}/{}", parent.kind, self.name),
-            model: self.model.clone().unwrap_or_else(|| parent.model.clone()),
+            model: self.model.clone().map_or_else(|| parent.model.clone(), Arc::new),
             system_prompt: self.system_prompt.clone(),
             tools: self.definition.tool_names(),
             limits: narrowed(&self.limits, &parent.limits),
@@ -106,8 +106,8 @@ impl SubAgentTool {
             version: FORMAT_VERSION,
             agent_id: session.as_str().into(),
             session_id: session,
-            settings,
-            spawned_by: Some(spawned_by),
+            settings: Arc::new(settings),
+            spawned_by: Some(Arc::new(spawned_by)),
             continues: None,
             messages: Vec::new(),
             queued: Vec::new(),

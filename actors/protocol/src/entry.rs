@@ -63,10 +63,10 @@ pub struct Settings {
     /// Where the agent's code is found: the name it was registered under with the House.
     pub kind: String,
     /// The model, with its base URL or script.
-    pub model: ModelConfig,
+    pub model: Arc<ModelConfig>,
     /// The system prompt.
     #[serde(default)]
-    pub system_prompt: String,
+    pub system_prompt: Arc<str>,
     /// The tools by name.
     #[serde(default)]
     pub tools: Vec<String>,
@@ -141,14 +141,14 @@ pub struct Opened {
     pub agent_id: AgentId,
     /// The session.
     pub session_id: SessionId,
-    /// How to go on.
-    pub settings: Settings,
+    /// How to go on; shared with the agent's state.
+    pub settings: Arc<Settings>,
     /// The parent, for a sub-agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spawned_by: Option<SpawnRef>,
+    pub spawned_by: Option<Arc<SpawnRef>>,
     /// The session before it, after a rotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub continues: Option<Continues>,
+    pub continues: Option<Box<Continues>>,
     /// The conversation it opens with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Arc<AgentMessage>>,
@@ -192,16 +192,16 @@ pub struct Placed {
     pub messages: Vec<Arc<AgentMessage>>,
 }
 
-/// What happened.
+/// What happened. What is large or rare is boxed: a journal in memory is made of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryBody {
     /// The session began.
-    Opened(Box<Opened>),
+    Opened(Arc<Opened>),
     /// Its settings changed.
     Configured {
         /// From here on.
-        settings: Box<Settings>,
+        settings: Arc<Settings>,
     },
     /// A prompt, steer or follow-up was accepted.
     Input(QueuedInput),
@@ -210,7 +210,7 @@ pub enum EntryBody {
         /// The sender's id for it.
         input_id: InputId,
         /// How it continues.
-        kind: ContinuationKind,
+        kind: Box<ContinuationKind>,
     },
     /// The conversation goes on from an earlier point.
     Head {
@@ -226,7 +226,7 @@ pub enum EntryBody {
         parent_loop_id: Option<LoopId>,
         /// How it continues; `None` for a prompt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        continuation: Option<ContinuationKind>,
+        continuation: Option<Box<ContinuationKind>>,
         /// The input that started it.
         input_id: InputId,
         /// What it runs with.
@@ -246,7 +246,7 @@ pub enum EntryBody {
         /// Its cause.
         triggered_by: TurnTrigger,
         /// The inputs that entered the conversation with it, the prompt first.
-        placed: Vec<Placed>,
+        placed: Box<[Placed]>,
     },
     /// A model request is about to be sent.
     Requested {
@@ -268,7 +268,7 @@ pub enum EntryBody {
         /// Which attempt.
         attempt: u32,
         /// Why.
-        error: ProviderError,
+        error: Box<ProviderError>,
         /// The pause before the next.
         delay_ms: u64,
     },
@@ -348,7 +348,7 @@ pub enum EntryBody {
         /// Which.
         turn_index: u32,
         /// What its call consumed.
-        usage: Usage,
+        usage: Box<Usage>,
         /// The run's running time so far.
         elapsed: Duration,
     },
@@ -362,8 +362,8 @@ pub enum EntryBody {
         /// How.
         outcome: Outcome,
         /// Inputs that were taken but found no turn; they enter the conversation here.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        placed: Vec<Placed>,
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        placed: Box<[Placed]>,
         /// The note that a limit leaves.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<Arc<AgentMessage>>,
@@ -444,5 +444,16 @@ impl EntryBody {
             | Self::Restored { .. }
             | Self::RotatedTo { .. } => Class::D,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<EntryBody>() <= 64, "{}", size_of::<EntryBody>());
+        assert!(size_of::<Entry>() <= 136, "{}", size_of::<Entry>());
     }
 }

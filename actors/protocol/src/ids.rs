@@ -1,9 +1,10 @@
 //! Newtype ids. An address outlives its actor, so everything is named by one of these.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -16,6 +17,11 @@ macro_rules! string_id {
             /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// The same text, shared.
+            pub fn shared(&self) -> Arc<str> {
+                self.0.clone()
             }
         }
 
@@ -48,10 +54,6 @@ string_id!(
     LoopId
 );
 string_id!(
-    /// A journal entry: the loop (or session) it belongs to and a counter, derived by the machine.
-    EntryId
-);
-string_id!(
     /// An input to an agent, chosen by its sender, who repeats it to be sure; receivers drop what they have.
     InputId
 );
@@ -76,6 +78,69 @@ string_id!(
     NodeId
 );
 
+/// A journal entry, derived by the machine: the loop or session it belongs to and a number, written `{owner}#{number}`.
+/// There are many, and the entries of one owner share its text. Text of any other form is an id as well.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId {
+    owner: Arc<str>,
+    /// One more than the number; `None` if the text has none and is all in `owner`.
+    past: Option<NonZeroU64>,
+}
+
+impl EntryId {
+    /// The id of an owner's entry with this number.
+    pub fn numbered(owner: Arc<str>, number: u64) -> Self {
+        match NonZeroU64::new(number.wrapping_add(1)) {
+            Some(past) => Self { owner, past: Some(past) },
+            None => Self { owner: format!("{owner}#{number}").into(), past: None },
+        }
+    }
+
+    /// The number it ends with.
+    pub fn number(&self) -> Option<u64> {
+        self.past.map(|past| past.get() - 1)
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for EntryId {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        // Only what is written back the same way is taken apart: equal ids are equal text.
+        let parts = text.rsplit_once('#').filter(|(_, digits)| *digits == "0" || !digits.starts_with(['0', '+']));
+        match parts.and_then(|(owner, digits)| Some((owner, digits.parse().ok()?))) {
+            Some((owner, number)) => Self::numbered(owner.into(), number),
+            None => Self { owner: text, past: None },
+        }
+    }
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number() {
+            Some(number) => write!(f, "{}#{number}", self.owner),
+            None => f.write_str(&self.owner),
+        }
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EntryId({self})")
+    }
+}
+
+impl Serialize for EntryId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for EntryId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(String::deserialize(deserializer)?.into())
+    }
+}
+
 /// A session: names a journal file, so it is checked on the way in.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -98,6 +163,11 @@ impl SessionId {
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same text, shared.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 }
 
@@ -189,6 +259,23 @@ mod tests {
             assert!(serde_json::from_value::<SessionId>(bad.into()).is_err(), "{bad:?}");
         }
         assert!(SessionId::new("0190-a_Z").is_ok());
+    }
+
+    #[test]
+    fn an_entrys_id_is_its_text_whatever_that_is() {
+        for text in ["s.c.1#0", "s#7", "s#007", "s#+7", "s#", "#", "#3", "", "nowhere", "s#parked3", "s#i#s.c.1#4"] {
+            let id = EntryId::from(text);
+            assert_eq!(id.to_string(), text);
+            assert_eq!(serde_json::to_value(&id).unwrap(), text);
+            assert_eq!(serde_json::from_value::<EntryId>(text.into()).unwrap(), id);
+        }
+        for number in [0, 7, u64::MAX - 1, u64::MAX] {
+            let id = EntryId::numbered("s".into(), number);
+            assert_eq!(id.to_string(), format!("s#{number}"));
+            assert_eq!(EntryId::from(id.to_string()), id);
+        }
+        let numbers = ["s#7", "s#007", "s#parked3", "s#i#4"].map(|text| EntryId::from(text).number());
+        assert_eq!(numbers, [Some(7), None, None, Some(4)]);
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //! A response is complete only when `[DONE]` came after a `finish_reason`. Everything else that ends a stream is
 //! [`ProviderError::Incomplete`], however much of it had arrived.
 
+use std::ops::ControlFlow;
+
 use playhouse_protocol::{Content, ProviderError, StopReason, StreamEvent, Usage};
 use serde_json::Value;
 
 use crate::provider::excerpt;
 use crate::sse::{Frame, SseDecoder};
+use crate::stencil::{Slot, Stencil};
 use crate::wire::{Chunk, Delta, ErrorReport, ToolCallDelta};
 
 /// How much one response may be.
@@ -53,12 +56,19 @@ pub struct Response {
 #[derive(Debug)]
 pub struct ChatDecoder {
     sse: SseDecoder,
-    limits: Limits,
-    frames: Vec<Frame>,
     wire_bytes: usize,
+    reply: Reply,
+}
+
+/// A response so far.
+#[derive(Debug)]
+struct Reply {
+    limits: Limits,
     content_bytes: usize,
     data_events: u64,
     progress: Progress,
+    /// What the last event leaves for those like it.
+    stencil: Option<Stencil>,
     text: String,
     thinking: String,
     calls: Vec<OpenCall>,
@@ -89,48 +99,52 @@ impl ChatDecoder {
     pub fn new(limits: Limits) -> Self {
         Self {
             sse: SseDecoder::new(limits.frame_bytes),
-            limits,
-            frames: Vec::new(),
             wire_bytes: 0,
-            content_bytes: 0,
-            data_events: 0,
-            progress: Progress::Open,
-            text: String::new(),
-            thinking: String::new(),
-            calls: Vec::new(),
-            finish: None,
-            usage: Usage::default(),
-            model: None,
+            reply: Reply {
+                limits,
+                content_bytes: 0,
+                data_events: 0,
+                progress: Progress::Open,
+                stencil: None,
+                text: String::new(),
+                thinking: String::new(),
+                calls: Vec::new(),
+                finish: None,
+                usage: Usage::default(),
+                model: None,
+            },
         }
     }
 
     /// How many data events have come; keep-alive comments are none.
     pub fn data_events(&self) -> u64 {
-        self.data_events
+        self.reply.data_events
     }
 
     /// Takes the next bytes and hands the events in them to `emit`.
     pub fn feed(&mut self, bytes: &[u8], emit: &mut dyn FnMut(StreamEvent)) -> Result<Progress, ProviderError> {
-        if self.progress == Progress::Done {
+        let Self { sse, wire_bytes, reply } = self;
+        if reply.progress == Progress::Done {
             return Ok(Progress::Done);
         }
-        self.wire_bytes = self.wire_bytes.saturating_add(bytes.len());
-        if self.wire_bytes > self.limits.wire_bytes {
-            return Err(too_long(self.limits.wire_bytes));
+        *wire_bytes = wire_bytes.saturating_add(bytes.len());
+        if *wire_bytes > reply.limits.wire_bytes {
+            return Err(too_long(reply.limits.wire_bytes));
         }
-        let mut frames = std::mem::take(&mut self.frames);
-        // Events that came before one that is too long still count, so its error is looked at last.
-        let fed = self.sse.feed(bytes, &mut frames);
-        for frame in frames.drain(..) {
-            self.data_events += 1;
-            if self.frame(&frame, emit)? == Progress::Done {
-                self.progress = Progress::Done;
-                return Ok(Progress::Done);
+        let fed = sse.feed(bytes, |frame| match reply.frame(&frame, emit) {
+            Ok(Progress::Open) => ControlFlow::Continue(()),
+            Ok(Progress::Done) => ControlFlow::Break(Ok(())),
+            Err(error) => ControlFlow::Break(Err(error)),
+        });
+        match fed {
+            Ok(ControlFlow::Continue(())) => Ok(Progress::Open),
+            Ok(ControlFlow::Break(Err(error))) => Err(error),
+            Ok(ControlFlow::Break(Ok(()))) => {
+                reply.progress = Progress::Done;
+                Ok(Progress::Done)
             }
+            Err(error) => Err(ProviderError::Other { message: format!("the response was refused: {error}") }),
         }
-        self.frames = frames;
-        fed.map_err(|error| ProviderError::Other { message: format!("the response was refused: {error}") })?;
-        Ok(Progress::Open)
     }
 
     /// The stream has ended: gives the response if its terminal event came.
@@ -138,6 +152,12 @@ impl ChatDecoder {
     /// Calls get internal ids (`call_<response>_<place>`) where the service gave none, gave one twice, or gave one
     /// that `taken` says the conversation already has.
     pub fn finish(self, response: u64, taken: impl Fn(&str) -> bool) -> Result<Response, ProviderError> {
+        self.reply.finish(response, taken)
+    }
+}
+
+impl Reply {
+    fn finish(self, response: u64, taken: impl Fn(&str) -> bool) -> Result<Response, ProviderError> {
         let finish = match (self.progress, self.finish) {
             (Progress::Done, Some(finish)) => finish,
             (Progress::Done, None) => return Err(incomplete("`[DONE]` came without a finish reason")),
@@ -171,8 +191,16 @@ impl ChatDecoder {
         Ok(Response { content, stop_reason, usage: self.usage, model: self.model })
     }
 
-    fn frame(&mut self, frame: &Frame, emit: &mut dyn FnMut(StreamEvent)) -> Result<Progress, ProviderError> {
-        let data = frame.data.as_str();
+    fn frame(&mut self, frame: &Frame<'_>, emit: &mut dyn FnMut(StreamEvent)) -> Result<Progress, ProviderError> {
+        self.data_events += 1;
+        let data = frame.data.as_ref();
+        if frame.event.is_empty()
+            && let Some((slot, piece)) = self.stencil.as_ref().and_then(|stencil| stencil.read(data))
+        {
+            self.piece(slot, &piece, emit)?;
+            return Ok(Progress::Open);
+        }
+        self.stencil = None;
         if data.trim() == "[DONE]" {
             return Ok(Progress::Done);
         }
@@ -183,12 +211,13 @@ impl ChatDecoder {
             return Err(ErrorReport::classify(error.get()));
         }
         // Some services send the error's fields by themselves.
-        if frame.event == "error" || chunk.object.is_some_and(|object| object.0 == "error") {
+        if frame.event == "error" || chunk.object.as_ref().is_some_and(|object| object.0 == "error") {
             return Err(ErrorReport::classify(data));
         }
         if self.data_events == 1 {
             emit(StreamEvent::Start);
         }
+        let stencil = Stencil::of(data, &chunk);
         if let Some(model) = chunk.model.filter(|model| self.model.is_none() && !model.0.is_empty()) {
             self.model = Some(model.0.into_owned());
         }
@@ -208,7 +237,31 @@ impl ChatDecoder {
                 });
             }
         }
+        self.stencil = stencil;
         Ok(Progress::Open)
+    }
+
+    /// Takes a piece of what the response has begun to say.
+    fn piece(&mut self, slot: Slot, piece: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
+        self.count(piece.len())?;
+        let delta = piece.to_owned();
+        match slot {
+            Slot::Text => {
+                self.text.push_str(piece);
+                emit(StreamEvent::TextDelta { delta });
+            }
+            Slot::Thinking => {
+                self.thinking.push_str(piece);
+                emit(StreamEvent::ThinkingDelta { delta });
+            }
+            Slot::Arguments { index } => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == Some(index)) {
+                    call.arguments.push_str(piece);
+                    emit(StreamEvent::ToolCallDelta { delta });
+                }
+            }
+        }
+        Ok(())
     }
 
     fn delta(&mut self, delta: Delta<'_>, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {

@@ -1,90 +1,15 @@
 //! The request side of OpenAI chat completions; pure but for a cache.
 //!
-//! A message is encoded once and its JSON kept while the message lives: a turn encodes only what is new and copies
-//! the rest. Nothing in a message's JSON depends on its neighbours or on the request.
+//! A message is encoded once, see [`Transcripts`]: a turn encodes only what is new and copies the rest. Nothing in a
+//! message's JSON depends on its neighbours or on the request.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::borrow::Cow;
 
-use bytes::Bytes;
-use playhouse_protocol::{AgentMessage, Content, Message, ProviderError, StreamConfig, ThinkingLevel, ToolDefinition};
+use playhouse_protocol::{Content, Message, ProviderError, StreamConfig, ThinkingLevel, ToolDefinition};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The JSON of messages that are alive, by address.
-#[derive(Debug)]
-pub(crate) struct Fragments {
-    cap: usize,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    bytes: usize,
-    by_address: HashMap<usize, (Weak<AgentMessage>, Bytes)>,
-}
-
-impl Fragments {
-    /// A cache that holds at most about `cap` bytes.
-    pub(crate) fn new(cap: usize) -> Self {
-        Self { cap, held: Mutex::default() }
-    }
-
-    /// The JSON of each message that is sent, in order.
-    fn of(&self, messages: &[Arc<AgentMessage>]) -> Result<Vec<Bytes>, serde_json::Error> {
-        let sent: Vec<_> =
-            messages.iter().filter_map(|held| held.llm().filter(|m| m.is_sendable()).map(|m| (held, m))).collect();
-        let mut known: Vec<Option<Bytes>> = {
-            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            sent.iter().map(|(message, _)| held.get(message)).collect()
-        };
-        let mut fresh = Vec::new();
-        for (place, (held, message)) in known.iter_mut().zip(&sent) {
-            if place.is_none() {
-                let json = Bytes::from(encode_message(message)?);
-                fresh.push((*held, json.clone()));
-                *place = Some(json);
-            }
-        }
-        if !fresh.is_empty() {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            for (message, json) in fresh {
-                held.insert(message, json, self.cap);
-            }
-        }
-        Ok(known.into_iter().flatten().collect())
-    }
-}
-
-impl Held {
-    fn get(&self, message: &Arc<AgentMessage>) -> Option<Bytes> {
-        // The weak reference keeps the address from being given to another message.
-        self.by_address.get(&address(message)).map(|(_, json)| json.clone())
-    }
-
-    fn insert(&mut self, message: &Arc<AgentMessage>, json: Bytes, cap: usize) {
-        if json.len() > cap {
-            return;
-        }
-        if self.bytes + json.len() > cap {
-            self.by_address.retain(|_, (owner, _)| owner.strong_count() > 0);
-            self.bytes = self.by_address.values().map(|(_, json)| json.len()).sum();
-            // Still more than half: dropping all and encoding again is cheaper than sweeping at every insert.
-            if self.bytes > cap / 2 {
-                self.by_address.clear();
-                self.bytes = 0;
-            }
-        }
-        self.bytes += json.len();
-        if let Some((_, old)) = self.by_address.insert(address(message), (Arc::downgrade(message), json)) {
-            self.bytes -= old.len();
-        }
-    }
-}
-
-fn address(message: &Arc<AgentMessage>) -> usize {
-    Arc::as_ptr(message).addr()
-}
+use crate::transcripts::Transcripts;
 
 /// What a request holds beside its messages.
 #[derive(Serialize)]
@@ -122,12 +47,12 @@ struct Function<'a> {
 }
 
 /// The body of a request.
-pub(crate) fn encode_request(config: &StreamConfig, fragments: &Fragments) -> Result<Vec<u8>, ProviderError> {
-    encode(config, fragments)
+pub(crate) fn encode_request(config: &StreamConfig, transcripts: &Transcripts) -> Result<Vec<u8>, ProviderError> {
+    encode(config, transcripts)
         .map_err(|error| ProviderError::Other { message: format!("the request could not be encoded: {error}") })
 }
 
-fn encode(config: &StreamConfig, fragments: &Fragments) -> Result<Vec<u8>, serde_json::Error> {
+fn encode(config: &StreamConfig, transcripts: &Transcripts) -> Result<Vec<u8>, serde_json::Error> {
     let head = Head {
         model: &config.model_config.id,
         stream: true,
@@ -142,25 +67,27 @@ fn encode(config: &StreamConfig, fragments: &Fragments) -> Result<Vec<u8>, serde
         },
         tools: config.tools.iter().map(tool).collect(),
     };
-    let messages = fragments.of(config.messages.as_slice())?;
-    let system = match config.system_prompt.as_ref() {
-        "" => None,
-        content => Some(serde_json::to_vec(&WireMessage::System { content })?),
-    };
-    let mut body = serde_json::to_vec(&head)?;
+    let mut start = serde_json::to_vec(&head)?;
     // The messages are copied in as they are: `{…head…` + `,"messages":[…]}`.
-    body.pop();
-    body.reserve(32 + messages.iter().map(|m| m.len() + 1).sum::<usize>() + system.as_ref().map_or(0, Vec::len));
-    body.extend_from_slice(b",\"messages\":[");
-    let all = system.as_deref().into_iter().chain(messages.iter().map(Bytes::as_ref));
-    for (place, message) in all.enumerate() {
-        if place > 0 {
-            body.push(b',');
+    start.pop();
+    start.extend_from_slice(b",\"messages\":[");
+    match config.system_prompt.as_ref() {
+        "" => {}
+        content => {
+            serde_json::to_writer(&mut start, &WireMessage::System { content })?;
+            start.push(b',');
         }
-        body.extend_from_slice(message);
     }
-    body.extend_from_slice(b"]}");
-    Ok(body)
+    transcripts.with(config.messages.as_slice(), encode_message, |messages| {
+        if messages.is_empty() && start.ends_with(b",") {
+            start.pop();
+        }
+        let mut body = Vec::with_capacity(start.len() + messages.len() + 2);
+        body.extend_from_slice(&start);
+        body.extend_from_slice(messages);
+        body.extend_from_slice(b"]}");
+        body
+    })
 }
 
 fn tool(definition: &ToolDefinition) -> Tool<'_> {
@@ -184,20 +111,20 @@ enum WireMessage<'a> {
         content: UserContent<'a>,
     },
     Assistant {
-        content: Option<String>,
+        content: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
     Tool {
         tool_call_id: &'a str,
-        content: String,
+        content: Cow<'a, str>,
     },
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum UserContent<'a> {
-    Text(String),
+    Text(Cow<'a, str>),
     Parts(Vec<Part<'a>>),
 }
 
@@ -226,11 +153,11 @@ struct WireFunction {
     arguments: String,
 }
 
-fn encode_message(message: &Message) -> Result<Vec<u8>, serde_json::Error> {
+fn encode_message(message: &Message, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     let wire = match message {
         Message::User { content, .. } => WireMessage::User { content: user_content(content) },
         Message::Assistant { content, .. } => {
-            let text = message.text();
+            let text = assistant_text(message);
             WireMessage::Assistant {
                 content: (!text.is_empty()).then_some(text),
                 tool_calls: content.iter().filter_map(wire_call).collect(),
@@ -240,7 +167,19 @@ fn encode_message(message: &Message) -> Result<Vec<u8>, serde_json::Error> {
             WireMessage::Tool { tool_call_id: tool_call_id.as_str(), content: result_text(content) }
         }
     };
-    serde_json::to_vec(&wire)
+    serde_json::to_writer(out, &wire)
+}
+
+fn assistant_text(message: &Message) -> Cow<'_, str> {
+    let mut texts = message.content().iter().filter_map(|block| match block {
+        Content::Text { text } => Some(text.as_str()),
+        Content::Image { .. } | Content::Thinking { .. } | Content::ToolCall { .. } => None,
+    });
+    match (texts.next(), texts.next()) {
+        (None, _) => Cow::Borrowed(""),
+        (Some(only), None) => Cow::Borrowed(only),
+        (Some(_), Some(_)) => Cow::Owned(message.text()),
+    }
 }
 
 /// Plain text goes as a string, which every compatible service takes; images need parts.
@@ -263,7 +202,7 @@ fn user_content(content: &[Content]) -> UserContent<'_> {
         })
         .collect();
     match texts {
-        Some(texts) => UserContent::Text(texts.join("\n")),
+        Some(texts) => UserContent::Text(join(texts.into_iter().map(Cow::Borrowed).collect())),
         None => UserContent::Parts(parts),
     }
 }
@@ -295,16 +234,22 @@ fn wire_name(name: &str) -> String {
 }
 
 /// A tool message holds text only: an image becomes a note.
-fn result_text(content: &[Content]) -> String {
-    let texts: Vec<String> = content
-        .iter()
-        .filter_map(|block| match block {
-            Content::Text { text } => Some(text.clone()),
-            Content::Image { mime_type, .. } => Some(format!("[{mime_type} image, not shown]")),
-            Content::Thinking { .. } | Content::ToolCall { .. } => None,
-        })
-        .collect();
-    texts.join("\n")
+fn result_text(content: &[Content]) -> Cow<'_, str> {
+    let texts = content.iter().filter_map(|block| match block {
+        Content::Text { text } => Some(Cow::Borrowed(text.as_str())),
+        Content::Image { mime_type, .. } => Some(Cow::Owned(format!("[{mime_type} image, not shown]"))),
+        Content::Thinking { .. } | Content::ToolCall { .. } => None,
+    });
+    join(texts.collect())
+}
+
+/// Texts as one, each on a line of its own.
+fn join(mut texts: Vec<Cow<'_, str>>) -> Cow<'_, str> {
+    match texts.len() {
+        0 => Cow::Borrowed(""),
+        1 => texts.pop().unwrap_or_default(),
+        _ => Cow::Owned(texts.join("\n")),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
+use std::sync::Arc;
+
 use super::*;
-use playhouse_protocol::{CacheConfig, History, ModelConfig, Purpose, Secret, StopReason, Usage};
+use playhouse_protocol::{AgentMessage, CacheConfig, History, ModelConfig, Purpose, Secret, StopReason, Usage};
 use serde_json::json;
 
 fn config(messages: Vec<Message>) -> StreamConfig {
@@ -32,7 +34,7 @@ fn assistant(content: Vec<Content>) -> Message {
 }
 
 fn body(config: &StreamConfig) -> Value {
-    serde_json::from_slice(&encode_request(config, &Fragments::new(1 << 20)).unwrap()).unwrap()
+    serde_json::from_slice(&encode_request(config, &Transcripts::new(1 << 20)).unwrap()).unwrap()
 }
 
 #[test]
@@ -122,27 +124,16 @@ fn what_is_not_for_models_is_left_out() {
 }
 
 #[test]
-fn a_message_is_encoded_once_while_it_lives() {
-    let fragments = Fragments::new(1 << 20);
-    let mut config = config(vec![Message::user("a", 0), Message::user("b", 0)]);
-    let first = fragments.of(config.messages.as_slice()).unwrap();
-    config.messages.push(Arc::new(Message::user("c", 0).into()));
-    let second = fragments.of(config.messages.as_slice()).unwrap();
-    assert_eq!((first.len(), second.len()), (2, 3));
-    assert!(first.iter().zip(&second).all(|(a, b)| a.as_ptr() == b.as_ptr()), "the old ones are the same bytes");
-    assert_eq!(encode_request(&config, &fragments).unwrap(), encode_request(&config, &Fragments::new(0)).unwrap());
-}
-
-#[test]
-fn dead_messages_leave_the_cache_and_it_stays_under_its_cap() {
-    let fragments = Fragments::new(10_000);
-    for round in 0..200 {
-        let config = config((0..10).map(|n| Message::user(format!("{round} {n} {}", "x".repeat(80)), 0)).collect());
-        let expected = encode_request(&config, &Fragments::new(0)).unwrap();
-        assert_eq!(encode_request(&config, &fragments).unwrap(), expected);
-        let held = fragments.held.lock().unwrap();
-        let sum: usize = held.by_address.values().map(|(_, json)| json.len()).sum();
-        assert_eq!(sum, held.bytes);
-        assert!(held.bytes <= 10_000);
+fn a_conversation_that_grows_is_sent_as_one_that_is_new() {
+    let transcripts = Transcripts::new(1 << 20);
+    let mut config = config(vec![]);
+    for system_prompt in ["", "be brief"] {
+        config.system_prompt = system_prompt.into();
+        for round in 0..20 {
+            let expected = encode_request(&config, &Transcripts::new(0)).unwrap();
+            assert_eq!(encode_request(&config, &transcripts).unwrap(), expected);
+            assert!(serde_json::from_slice::<Value>(&expected).is_ok());
+            config.messages.push(Arc::new(Message::user(format!("round {round}"), 0).into()));
+        }
     }
 }

@@ -21,8 +21,10 @@ mod script;
 mod scripted;
 mod sink;
 pub mod sse;
+mod stencil;
 #[cfg(test)]
 mod testing;
+mod transcripts;
 mod wire;
 
 pub use connection::{Connection, ConnectionArgs, ConnectionMsg};

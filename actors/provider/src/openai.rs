@@ -15,14 +15,15 @@ use playhouse_protocol::{Content, Message, ModelConfig, ProviderError, Secret, S
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, Url};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::chat::{ChatDecoder, Limits, Progress};
-use crate::encode::{Fragments, encode_request};
+use crate::encode::encode_request;
 use crate::http::{describe, read_start, retry_after};
 use crate::provider::{StreamProvider, excerpt, unix_ms};
 use crate::registry::SetupError;
 use crate::sink::StreamSink;
+use crate::transcripts::Transcripts;
 use crate::wire::ErrorReport;
 
 /// Where OpenAI itself is.
@@ -36,8 +37,10 @@ const TAIL: usize = 64 << 10;
 const TAIL_WAIT: Duration = Duration::from_secs(1);
 /// How long a finished response waits for that itself: usually the end is there already.
 const TAIL_GLANCE: Duration = Duration::from_millis(2);
+/// How long the pieces of a burst may gather on their way to the agent: its next frame, for someone who reads along.
+const GATHER: Duration = Duration::from_millis(5);
 /// How much encoded history a connection keeps.
-const FRAGMENTS: usize = 64 << 20;
+const TRANSCRIPTS: usize = 64 << 20;
 
 /// How long each part of a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +82,7 @@ pub struct OpenAi {
     client: Client,
     key: Option<Secret>,
     options: OpenAiOptions,
-    fragments: Fragments,
+    transcripts: Transcripts,
     /// Bodies that are read to their end behind their response; each ends within [`TAIL_WAIT`], all with the client.
     tails: Mutex<JoinSet<()>>,
 }
@@ -135,7 +138,7 @@ impl OpenAi {
             client,
             key,
             options,
-            fragments: Fragments::new(FRAGMENTS),
+            transcripts: Transcripts::new(TRANSCRIPTS),
             tails: Mutex::default(),
         })
     }
@@ -196,6 +199,9 @@ impl OpenAi {
     }
 
     /// Reads events until the terminal one.
+    ///
+    /// The first piece after a pause goes to the agent at once; those that follow it within [`GATHER`] go together. A
+    /// response that comes in a burst costs the agent two messages, not one per token.
     async fn read(
         &self,
         response: &mut Response,
@@ -204,25 +210,58 @@ impl OpenAi {
         tx: &StreamSink,
     ) -> Result<(), ProviderError> {
         let mut until = first_until;
+        let (mut due, mut held) = (Instant::now(), false);
+        // Set anew only when it is over: resetting a timer for every piece costs more than reading it.
+        let timer = sleep_until(until);
+        tokio::pin!(timer);
         loop {
-            let chunk = match timeout_at(until, response.chunk()).await {
-                Err(_) if decoder.data_events() == 0 => return Err(self.no_first_event()),
-                Err(_) => {
-                    let seconds = self.options.deadlines.idle.as_secs_f64();
-                    return Err(ProviderError::Incomplete { message: format!("no data came for {seconds} s") });
+            let next = if held { due.min(until) } else { until };
+            if next < timer.deadline() {
+                timer.as_mut().reset(next);
+            }
+            let chunk = tokio::select! {
+                biased;
+                chunk = response.chunk() => chunk,
+                () = &mut timer => {
+                    let now = Instant::now();
+                    if std::mem::take(&mut held) {
+                        tx.flush();
+                        due = now + GATHER;
+                    }
+                    if now >= until {
+                        return Err(self.silent(decoder));
+                    }
+                    timer.as_mut().reset(until);
+                    continue;
                 }
-                Ok(Err(error)) => return Err(ProviderError::Incomplete { message: self.redact(describe(error)) }),
-                Ok(Ok(None)) => return Ok(()),
-                Ok(Ok(Some(chunk))) => chunk,
+            };
+            let chunk = match chunk {
+                Err(error) => return Err(ProviderError::Incomplete { message: self.redact(describe(error)) }),
+                Ok(None) => return Ok(()),
+                Ok(Some(chunk)) => chunk,
             };
             let before = decoder.data_events();
-            if decoder.feed(&chunk, &mut |event| tx.push(event))? == Progress::Done {
+            if decoder.feed(&chunk, &mut |event| tx.hold(event))? == Progress::Done {
                 return Ok(());
             }
             if decoder.data_events() > before {
-                until = Instant::now() + self.options.deadlines.idle;
+                let now = Instant::now();
+                until = now + self.options.deadlines.idle;
+                held = now < due;
+                if !held {
+                    tx.flush();
+                    due = now + GATHER;
+                }
             }
         }
+    }
+
+    fn silent(&self, decoder: &ChatDecoder) -> ProviderError {
+        if decoder.data_events() == 0 {
+            return self.no_first_event();
+        }
+        let seconds = self.options.deadlines.idle.as_secs_f64();
+        ProviderError::Incomplete { message: format!("no data came for {seconds} s") }
     }
 
     /// Reads what is left of a finished response, in the background if it takes time: a body's end can come late.
@@ -238,7 +277,7 @@ impl OpenAi {
     }
 
     async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
-        let body = encode_request(config, &self.fragments)?;
+        let body = encode_request(config, &self.transcripts)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
         let mut response = self.request(body, first_until).await?;
         let mut decoder = ChatDecoder::new(self.options.limits);

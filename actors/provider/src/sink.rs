@@ -63,33 +63,39 @@ impl StreamSink {
         Self::with("discard".into(), 0, drop)
     }
 
-    /// Takes an event. Never waits.
+    /// Takes an event and sends it on, or as soon as its predecessors have been taken. Never waits.
     pub fn push(&self, event: StreamEvent) {
+        self.hold(event);
+        self.flush();
+    }
+
+    /// Takes an event and keeps it, for whoever sends several on at once with [`StreamSink::flush`].
+    pub fn hold(&self, event: StreamEvent) {
         let delta = match event {
             StreamEvent::TextDelta { delta } => StreamDelta::Text { delta },
             StreamEvent::ThinkingDelta { delta } => StreamDelta::Thinking { delta },
             StreamEvent::ToolCallDelta { delta } => StreamDelta::ToolCallDelta { delta },
             StreamEvent::ToolCallStart { .. } => {
                 self.0.lock().boundary = true;
-                // Holding the lock may have hidden a returning credit.
-                self.0.pump();
                 return;
             }
             // The end of an attempt is the provider's return value, reported by the connection.
             StreamEvent::Start | StreamEvent::Done { .. } | StreamEvent::Error { .. } => return,
         };
-        {
-            let mut pending = self.0.lock();
-            if pending.phase == Phase::Closed {
-                return;
-            }
-            let boundary = std::mem::take(&mut pending.boundary);
-            let apart = match pending.deltas.last_mut() {
-                Some(last) if !boundary => last.merge(delta).err(),
-                Some(_) | None => Some(delta),
-            };
-            pending.deltas.extend(apart);
+        let mut pending = self.0.lock();
+        if pending.phase == Phase::Closed {
+            return;
         }
+        let boundary = std::mem::take(&mut pending.boundary);
+        let apart = match pending.deltas.last_mut() {
+            Some(last) if !boundary => last.merge(delta).err(),
+            Some(_) | None => Some(delta),
+        };
+        pending.deltas.extend(apart);
+    }
+
+    /// Sends on what is held, or as soon as its predecessors have been taken. Never waits.
+    pub fn flush(&self) {
         self.0.pump();
     }
 

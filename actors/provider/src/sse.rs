@@ -5,13 +5,18 @@
 //! middle of is dropped. Bytes become text only when their event is complete, so a character split over two reads is
 //! never damaged. There is no reconnecting: it could buy a response twice.
 
-/// One event.
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+
+use memchr::memchr2;
+
+/// One event, borrowed from the bytes it came in where it stands there in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct Frame<'a> {
     /// The `event` field; empty is the standard's `message`.
-    pub event: String,
+    pub event: Cow<'a, str>,
     /// The `data` lines, joined by LF.
-    pub data: String,
+    pub data: Cow<'a, str>,
 }
 
 /// An event that is longer than the decoder's cap.
@@ -44,82 +49,127 @@ impl SseDecoder {
         Self { cap, line: Vec::new(), event: Vec::new(), data: None, after_cr: false, at_start: true }
     }
 
-    /// Takes the next bytes and appends the events they complete to `frames`.
-    pub fn feed(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    /// Takes the next bytes and hands the events that they complete to `on`, until it breaks off.
+    pub fn feed<B>(
+        &mut self,
+        bytes: &[u8],
+        mut on: impl FnMut(Frame<'_>) -> ControlFlow<B>,
+    ) -> Result<ControlFlow<B>, FrameTooLong> {
         let mut rest = bytes;
+        // The first `data` line of the event, while it is the only one and stands in `bytes`.
+        let mut lent: Option<&[u8]> = None;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && *first == b'\n' {
                 rest = rest.split_first().map_or(&[], |(_, tail)| tail);
                 continue;
             }
-            match rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-                None => {
-                    self.extend_line(rest)?;
-                    return Ok(());
+            let Some(end) = memchr2(b'\n', b'\r', rest) else {
+                self.admit(rest, lent)?;
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            let (line, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            self.admit(line, lent)?;
+            let (stop, tail) = tail.split_first().unwrap_or((&b'\n', &[]));
+            self.after_cr = *stop == b'\r';
+            rest = tail;
+            if !self.line.is_empty() {
+                self.end_held_line(line, lent.take());
+            } else if !line.is_empty() {
+                match (self.field(line), &self.data, lent) {
+                    (Some(value), None, None) => lent = Some(value),
+                    (Some(value), _, _) => {
+                        self.add_data(lent.take());
+                        self.add_data(Some(value));
+                    }
+                    (None, _, _) => {}
                 }
-                Some(end) => {
-                    let (line, tail) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-                    self.extend_line(line)?;
-                    let (stop, tail) = tail.split_first().unwrap_or((&b'\n', &[]));
-                    self.after_cr = *stop == b'\r';
-                    rest = tail;
-                    frames.extend(self.end_line());
-                }
+            } else if let ControlFlow::Break(end) = self.end_event(lent.take(), &mut on) {
+                return Ok(ControlFlow::Break(end));
             }
         }
-        Ok(())
+        self.add_data(lent);
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), FrameTooLong> {
-        let held = self.line.len() + self.event.len() + self.data.as_ref().map_or(0, Vec::len);
-        if held + bytes.len() > self.cap {
-            return Err(FrameTooLong { cap: self.cap });
+    /// Checks that the event has room for more bytes.
+    fn admit(&self, bytes: &[u8], lent: Option<&[u8]>) -> Result<(), FrameTooLong> {
+        let data = self.data.as_ref().map_or(0, Vec::len) + lent.map_or(0, <[u8]>::len);
+        match self.line.len() + self.event.len() + data + bytes.len() > self.cap {
+            true => Err(FrameTooLong { cap: self.cap }),
+            false => Ok(()),
         }
-        self.line.extend_from_slice(bytes);
-        Ok(())
     }
 
-    fn end_line(&mut self) -> Option<Frame> {
+    /// The rest of a line that began in earlier bytes.
+    fn end_held_line(&mut self, rest: &[u8], lent: Option<&[u8]>) {
         let mut line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.at_start) && line.starts_with(BOM) {
-            line.drain(..BOM.len());
-        }
-        let frame = if line.is_empty() {
-            let event = std::mem::take(&mut self.event);
-            self.data.take().map(|data| Frame { event: text(event), data: text(data) })
-        } else {
-            self.field(&line);
-            None
-        };
+        line.extend_from_slice(rest);
+        self.add_data(lent);
+        let value = self.field(&line);
+        self.add_data(value);
         // The buffer goes back, so that a long stream does not allocate for each line.
         line.clear();
         self.line = line;
-        frame
     }
 
-    fn field(&mut self, line: &[u8]) {
+    fn end_event<B>(
+        &mut self,
+        lent: Option<&[u8]>,
+        on: &mut impl FnMut(Frame<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.at_start = false;
+        let event = std::mem::take(&mut self.event);
+        match (self.data.take(), lent) {
+            (Some(data), _) => on(Frame { event: owned(event), data: owned(data) }),
+            (None, Some(data)) => on(Frame { event: owned(event), data: borrowed(data) }),
+            (None, None) => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Takes in one line that is not empty; gives its value if it is a `data` line.
+    fn field<'a>(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix(BOM).unwrap_or(line),
+            false => line,
+        };
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
         let (name, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
-            b"data" => match &mut self.data {
-                Some(data) => {
-                    data.push(b'\n');
-                    data.extend_from_slice(value);
-                }
-                None => self.data = Some(value.to_vec()),
-            },
-            b"event" => self.event = value.to_vec(),
+            b"data" => Some(value),
+            b"event" => {
+                self.event = value.to_vec();
+                None
+            }
             // A comment (an empty name), `id`, `retry`, and fields the standard does not know.
-            _ => {}
+            _ => None,
+        }
+    }
+
+    /// Keeps a `data` line until its event is complete.
+    fn add_data(&mut self, value: Option<&[u8]>) {
+        match (&mut self.data, value) {
+            (Some(data), Some(value)) => {
+                data.push(b'\n');
+                data.extend_from_slice(value);
+            }
+            (data @ None, Some(value)) => *data = Some(value.to_vec()),
+            (_, None) => {}
         }
     }
 }
 
 /// Decodes as the standard says: what is no UTF-8 becomes U+FFFD.
-fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+fn borrowed(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// As [`borrowed`].
+fn owned(bytes: Vec<u8>) -> Cow<'static, str> {
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Cow::Owned(text)
 }
 
 #[cfg(test)]
@@ -127,13 +177,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn feed(decoder: &mut SseDecoder, bytes: &[u8], frames: &mut Vec<(String, String)>) -> Result<(), FrameTooLong> {
+        let fed = decoder.feed(bytes, |frame| {
+            frames.push((frame.event.into_owned(), frame.data.into_owned()));
+            ControlFlow::<()>::Continue(())
+        });
+        fed.map(|_| ())
+    }
+
     fn decode(pieces: &[&[u8]]) -> Vec<(String, String)> {
         let mut decoder = SseDecoder::new(1 << 16);
         let mut frames = Vec::new();
         for piece in pieces {
-            decoder.feed(piece, &mut frames).unwrap();
+            feed(&mut decoder, piece, &mut frames).unwrap();
         }
-        frames.into_iter().map(|frame| (frame.event, frame.data)).collect()
+        frames
     }
 
     fn data(text: &[u8]) -> Vec<String> {
@@ -195,18 +253,40 @@ mod tests {
     fn an_endless_event_is_refused() {
         let mut decoder = SseDecoder::new(100);
         let mut frames = Vec::new();
-        let refused = (0..100).find_map(|_| decoder.feed(b"data: 0123456789\n", &mut frames).err());
+        let refused = (0..100).find_map(|_| feed(&mut decoder, b"data: 0123456789\n", &mut frames).err());
         assert_eq!(refused, Some(FrameTooLong { cap: 100 }));
         let mut decoder = SseDecoder::new(100);
-        assert!(decoder.feed(&[b'x'; 101], &mut frames).is_err());
+        assert!(feed(&mut decoder, &[b'x'; 101], &mut frames).is_err());
         assert!(frames.is_empty());
+    }
+
+    #[test]
+    fn whoever_breaks_off_gets_no_more_events() {
+        let mut decoder = SseDecoder::new(100);
+        let mut seen = Vec::new();
+        let fed = decoder.feed(b"data: 1\n\ndata: 2\n\ndata: 3\n\n", |frame| {
+            seen.push(frame.data.into_owned());
+            if seen.len() == 2 { ControlFlow::Break("enough") } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((fed, seen), (Ok(ControlFlow::Break("enough")), vec!["1".to_owned(), "2".to_owned()]));
+    }
+
+    #[test]
+    fn an_event_in_one_piece_is_not_copied() {
+        let bytes = b"data: first\n\ndata: second\n\n";
+        let mut decoder = SseDecoder::new(100);
+        let fed = decoder.feed(bytes, |frame| match frame.data {
+            Cow::Borrowed(_) => ControlFlow::Continue(()),
+            Cow::Owned(data) => ControlFlow::Break(data),
+        });
+        assert_eq!(fed, Ok(ControlFlow::Continue(())));
     }
 
     #[test]
     fn many_events_may_be_longer_than_the_cap_together() {
         let mut decoder = SseDecoder::new(20);
         let mut frames = Vec::new();
-        decoder.feed(&b"data: 0123456789\n\n".repeat(50), &mut frames).unwrap();
+        feed(&mut decoder, &b"data: 0123456789\n\n".repeat(50), &mut frames).unwrap();
         assert_eq!(frames.len(), 50);
     }
 

@@ -1,14 +1,75 @@
 //! The JSON of a chat-completions chunk, borrowed from the event's text where it can be.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use playhouse_protocol::{ProviderError, Usage};
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// A text that is borrowed unless it holds escapes.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// A list that usually holds one thing, which then costs no allocation.
+#[derive(Debug)]
+pub(crate) struct Few<T> {
+    first: Option<T>,
+    rest: Vec<T>,
+}
+
+impl<T> Few<T> {
+    /// The one thing, if there is just one.
+    pub(crate) fn only(&self) -> Option<&T> {
+        self.first.as_ref().filter(|_| self.rest.is_empty())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self { first: None, rest: Vec::new() }
+    }
+}
+
+impl<T> IntoIterator for Few<T> {
+    type Item = T;
+    type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter().chain(self.rest)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
+                let first = items.next_element()?;
+                let mut rest = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    rest.push(item);
+                }
+                Ok(Few { first, rest })
+            }
+        }
+
+        deserializer.deserialize_seq(List(PhantomData))
+    }
+}
 
 /// One event of a response. Services leave fields out and send `null` for them alike.
 #[derive(Debug, Deserialize)]
@@ -18,7 +79,7 @@ pub(crate) struct Chunk<'a> {
     #[serde(borrow, default)]
     pub(crate) model: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) choices: Option<Vec<Choice<'a>>>,
+    pub(crate) choices: Option<Few<Choice<'a>>>,
     #[serde(default)]
     pub(crate) usage: Option<UsageReport>,
     #[serde(borrow, default)]
@@ -46,7 +107,7 @@ pub(crate) struct Delta<'a> {
     #[serde(borrow, default)]
     pub(crate) reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
-    pub(crate) tool_calls: Option<Vec<ToolCallDelta<'a>>>,
+    pub(crate) tool_calls: Option<Few<ToolCallDelta<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]

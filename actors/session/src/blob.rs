@@ -142,8 +142,12 @@ impl BlobSource for NoBlobs {
 
 /// Gives every string of an entry's JSON that is longer than [`INLINE_LIMIT`] to `put` and answers the JSON with
 /// references in their places; `None` if there is no such string.
-pub(crate) fn extract<E>(json: &str, put: impl FnMut(&str) -> Result<BlobRef, E>) -> Result<Option<String>, E> {
-    extract_over(INLINE_LIMIT, json, put)
+pub(crate) fn extract<E>(json: &[u8], put: impl FnMut(&str) -> Result<BlobRef, E>) -> Result<Option<String>, E> {
+    if json.len() <= INLINE_LIMIT {
+        return Ok(None);
+    }
+    // What was written as JSON is text.
+    extract_over(INLINE_LIMIT, &String::from_utf8_lossy(json), put)
 }
 
 fn extract_over<E>(

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+use rustix::process::{Resource, getrlimit};
 
 use crate::blob;
 use crate::blob_files::{self, Blobs};
@@ -32,7 +33,8 @@ use crate::summary::SessionSummary;
 pub struct FileOptions {
     /// The process's name among those that share the directory: new for every process. A random one by default.
     pub node: Option<NodeId>,
-    /// How many journals are kept open at once.
+    /// How many journals are kept open at once: by default half of the descriptors that the process may have, at most
+    /// 4,096.
     pub open_files: usize,
     /// How records reach the disk.
     pub disk: Arc<dyn Disk>,
@@ -40,9 +42,23 @@ pub struct FileOptions {
 
 impl Default for FileOptions {
     fn default() -> Self {
-        Self { node: None, open_files: 512, disk: Arc::new(DefaultDisk) }
+        let allowed = getrlimit(Resource::Nofile).current.and_then(|n| usize::try_from(n).ok()).unwrap_or(OPEN_FILES);
+        Self { node: None, open_files: (allowed / 2).clamp(64, OPEN_FILES), disk: Arc::new(DefaultDisk) }
     }
 }
+
+/// The most journals that are kept open without being asked to.
+const OPEN_FILES: usize = 4_096;
+
+/// Room to encode a record in: its JSON, its line.
+#[derive(Debug, Default)]
+struct Buffers {
+    json: Vec<u8>,
+    line: Vec<u8>,
+}
+
+/// The most room that is kept for the next records.
+const KEPT_ROOM: usize = 256 << 10;
 
 type Slot = Arc<Mutex<Option<Journal>>>;
 
@@ -56,6 +72,8 @@ pub struct FileStore {
     /// The journals of sessions that are in use; an agent that rests is not among them.
     slots: Mutex<HashMap<SessionId, Slot>>,
     descriptors: Mutex<Descriptors>,
+    /// Room to encode records in, as often as writers work at once.
+    buffers: Mutex<Vec<Buffers>>,
     /// Journals whose flush failed: what the kernel shows of them may not be on the disk.
     suspects: Mutex<HashSet<SessionId>>,
 }
@@ -80,6 +98,7 @@ impl FileStore {
             disk: options.disk,
             slots: Mutex::default(),
             descriptors: Mutex::new(Descriptors::new(options.open_files)),
+            buffers: Mutex::default(),
             suspects: Mutex::default(),
             data_dir,
             sessions,
@@ -99,6 +118,11 @@ impl FileStore {
     /// Nodes that died without order. Whoever cleans up after them calls [`FileStore::bury`] when done.
     pub fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
         self.owners.dead_nodes()
+    }
+
+    /// Gives up every session, so that another store of this process may have them. Nothing more can be taken here.
+    pub fn close(&self) {
+        self.owners.close();
     }
 
     /// Forgets a dead node: removes its lock file.
@@ -135,14 +159,14 @@ impl FileStore {
     fn load_into(&self, session: &SessionId, slot: &mut Option<Journal>) -> Result<Loaded, StoreError> {
         *slot = None;
         lock(&self.descriptors).forget(session);
-        let paths = self.paths(session);
+        let paths = Arc::new(self.paths(session));
         folder::check_if_there(&paths.folder)?;
         folder::check_if_there(&paths.blobs)?;
         recovery::refuse_newer(&paths.journal)?;
         let mut epoch = match self.owners.claim(session, &paths.owner, &paths.journal)? {
             Claim::Ours(epoch) => epoch,
             Claim::Never => {
-                *slot = Some(Journal::empty(1, Presence::Nothing));
+                *slot = Some(Journal::empty(paths, 1, Presence::Nothing));
                 return Ok(Loaded { entries: Vec::new(), epoch: 1, damage: Vec::new() });
             }
         };
@@ -152,7 +176,7 @@ impl FileStore {
             lock(&self.suspects).remove(session);
         }
         let Some(file) = open_existing(&paths.journal)? else {
-            *slot = Some(Journal::empty(epoch, Presence::Claimed));
+            *slot = Some(Journal::empty(paths, epoch, Presence::Claimed));
             return Ok(Loaded { entries: Vec::new(), epoch, damage: Vec::new() });
         };
         let scan = recovery::read(&paths, &file)?;
@@ -162,7 +186,7 @@ impl FileStore {
             epoch = higher;
         }
         let kept_aside = recovery::cut_tail(&paths, &file, &scan)?;
-        let mut journal = Journal::empty(epoch, Presence::File);
+        let mut journal = Journal::empty(paths.clone(), epoch, Presence::File);
         journal.next_seq = scan.last_seq.saturating_add(1);
         journal.len = scan.good_end;
         journal.unflushed = scan.good_end > 0;
@@ -233,7 +257,7 @@ impl FileStore {
         if fresh.is_empty() {
             return Ok(seqs);
         }
-        let paths = self.paths(session);
+        let paths = journal.paths.clone();
         let epoch = journal.epoch;
         if journal.presence == Presence::Nothing {
             if folder::ensure(&paths.folder)? == Made::Now {
@@ -247,19 +271,18 @@ impl FileStore {
         let found = file.metadata().map_err(|e| StoreError::io("look at", &paths.journal, &e))?;
         if found.len() != journal.len || found.nlink() == 0 {
             let found = if found.nlink() == 0 { 0 } else { found.len() };
-            return Err(StoreError::Changed { path: paths.journal, expected: journal.len, found });
+            return Err(StoreError::Changed { path: paths.journal.clone(), expected: journal.len, found });
         }
-        let mut line = Vec::new();
+        let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         let mut len = journal.len;
         for (entry, seq) in &fresh {
-            line.clear();
             let written = self
-                .encode(session, &paths, journal, (*seq, entry), &mut line)
+                .encode(session, journal, (*seq, entry), &mut buffers)
                 .and_then(|()| match sync {
                     Sync::Kernel => Ok(()),
                     Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
                 })
-                .and_then(|()| write_record(&*self.disk, &file, &line, &paths.journal));
+                .and_then(|()| write_record(&*self.disk, &file, &buffers.line, &paths.journal));
             if let Err(error) = written {
                 match file.set_len(journal.len) {
                     Ok(()) => journal.blobs.roll_back(&paths.blobs),
@@ -268,7 +291,10 @@ impl FileStore {
                 }
                 return Err(error);
             }
-            len += line.len() as u64;
+            len += buffers.line.len() as u64;
+        }
+        if buffers.json.capacity() + buffers.line.capacity() <= KEPT_ROOM {
+            lock(&self.buffers).push(buffers);
         }
         journal.blobs.keep();
         journal.unflushed = true;
@@ -286,17 +312,17 @@ impl FileStore {
     fn encode(
         &self,
         session: &SessionId,
-        paths: &Paths,
         journal: &mut Journal,
         (seq, entry): (Seq, &Entry),
-        line: &mut Vec<u8>,
+        Buffers { json, line }: &mut Buffers,
     ) -> Result<(), StoreError> {
-        let json =
-            record::to_json(entry).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
-        let put = |content: &str| journal.blobs.put(&*self.disk, &paths.blobs, journal.epoch, content);
-        match blob::extract(&json, put)? {
-            None => record::seal(seq, journal.epoch, Form::Plain, &json, line),
-            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, &json, line),
+        json.clear();
+        line.clear();
+        record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
+        let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
+        match blob::extract(json, put)? {
+            None => record::seal(seq, journal.epoch, Form::Plain, json, line),
+            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, json.as_bytes(), line),
         }
         Ok(())
     }
@@ -314,7 +340,7 @@ impl FileStore {
         if journal.presence != Presence::File || !(journal.unflushed || journal.folder_unflushed) {
             return Ok(());
         }
-        let paths = self.paths(session);
+        let paths = journal.paths.clone();
         let file = self.file(session, &paths, journal)?;
         self.flush_blobs(session, &paths, journal)?;
         let flushed = match journal.unflushed {
@@ -327,7 +353,7 @@ impl FileStore {
         });
         if let Err(reason) = named {
             lock(&self.suspects).insert(session.clone());
-            return Err(StoreError::FlushFailed { path: paths.journal, reason });
+            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason });
         }
         journal.unflushed = false;
         journal.folder_unflushed = false;

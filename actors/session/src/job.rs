@@ -133,7 +133,7 @@ enum Standing {
     /// Appends go there.
     Ready { place: Place, epoch: u64 },
     /// Something failed: nothing is accepted until the session is loaded.
-    Refused(StoreError),
+    Refused(Box<StoreError>),
 }
 
 /// What a shard knows of its sessions: those loaded or appended to, until they rest. A job holds the lock while it
@@ -198,21 +198,26 @@ impl Job {
             }
             waiting.push((append, report));
         }
+        // Whoever hears that the job is over looks into the outbox as well.
         if !reports.is_empty() {
             self.outbox.put(&mut reports);
-            progress();
+            if !(unflushed.is_empty() && self.controls.is_empty()) {
+                progress();
+            }
         }
         for (session, epoch) in unflushed {
             let Err(error) = self.store.flush(&session, epoch) else { continue };
             for (append, report) in waiting.iter_mut().filter(|(append, _)| append.session == session) {
                 *report = failed(append, &error);
             }
-            standings.insert(session, Standing::Refused(error));
+            standings.insert(session, Standing::Refused(Box::new(error)));
         }
         fail::job_flushed();
         if !waiting.is_empty() {
             self.outbox.put(&mut waiting);
-            progress();
+            if !self.controls.is_empty() {
+                progress();
+            }
         }
         for (control, ticket) in std::mem::take(&mut self.controls) {
             if self.gone.load(Ordering::SeqCst) {
@@ -241,11 +246,13 @@ impl Job {
         };
         match store.append(session, epoch, &append.batch.entries, sync) {
             Ok(seqs) => {
-                standings.insert(session.clone(), Standing::Ready { place, epoch });
+                if !matches!(standings.get(session), Some(Standing::Ready { .. })) {
+                    standings.insert(session.clone(), Standing::Ready { place, epoch });
+                }
                 Ok((flush, seqs))
             }
             Err(error) => {
-                standings.insert(session.clone(), Standing::Refused(error.clone()));
+                standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
                 Err(error)
             }
         }
@@ -256,7 +263,7 @@ impl Job {
         let session = &append.session;
         let empty = match standings.get(session) {
             Some(Standing::Ready { place, epoch }) => return Ok((*place, *epoch)),
-            Some(Standing::Refused(error)) => return Err(error.clone()),
+            Some(Standing::Refused(error)) => return Err(error.as_ref().clone()),
             Some(Standing::Empty { epoch }) => Some(*epoch),
             None => None,
         };
@@ -273,7 +280,7 @@ impl Job {
             (None, Durability::Flush | Durability::Os) => self.store.own(session).map(|epoch| (Place::Store, epoch)),
         };
         if let Err(error) = &taken {
-            standings.insert(session.clone(), Standing::Refused(error.clone()));
+            standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
         }
         taken
     }
@@ -289,7 +296,7 @@ impl Job {
                 let standing = match &loaded {
                     Ok(loaded) if loaded.entries.is_empty() => Standing::Empty { epoch: loaded.epoch },
                     Ok(loaded) => Standing::Ready { place, epoch: loaded.epoch },
-                    Err(error) => Standing::Refused(error.clone()),
+                    Err(error) => Standing::Refused(Box::new(error.clone())),
                 };
                 standings.insert(session, standing);
                 drop(ticket);

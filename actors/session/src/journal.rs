@@ -7,6 +7,7 @@ use std::sync::Arc;
 use playhouse_protocol::{EntryId, Seq, SessionId};
 
 use crate::blob_files::Blobs;
+use crate::folder::Paths;
 use crate::ownership::Stamp;
 use crate::store::StoreError;
 
@@ -27,6 +28,7 @@ pub(crate) enum Presence {
 /// An owned journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
+    pub paths: Arc<Paths>,
     pub epoch: u64,
     pub presence: Presence,
     pub next_seq: u64,
@@ -45,8 +47,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    pub fn empty(epoch: u64, presence: Presence) -> Self {
+    pub fn empty(paths: Arc<Paths>, epoch: u64, presence: Presence) -> Self {
         Self {
+            paths,
             epoch,
             presence,
             next_seq: 1,

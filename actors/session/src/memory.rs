@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Entry, EntryId, Seq, SessionId};
+use playhouse_protocol::{Entry, Seq, SessionId};
 
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
@@ -17,10 +17,28 @@ pub struct MemoryStore(Mutex<HashMap<SessionId, Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    entries: Vec<(Seq, Arc<Entry>)>,
-    by_id: HashMap<EntryId, Seq>,
+    /// The entry with number `n` is the `n`th.
+    entries: Vec<Arc<Entry>>,
     /// Loaded and not at rest.
     loaded: bool,
+}
+
+impl Kept {
+    fn numbered(&self) -> Vec<(Seq, Arc<Entry>)> {
+        (1..).map(Seq).zip(self.entries.iter().cloned()).collect()
+    }
+
+    /// The number of an entry, which it gets now unless it is here already.
+    fn number(&mut self, entry: &Arc<Entry>) -> Seq {
+        // What follows the last entry is new, so only what is sent again is looked for, and it is among the latest.
+        let follows = self.entries.last().is_none_or(|last| entry.parent.as_ref() == Some(&last.id));
+        let known = if follows { None } else { self.entries.iter().rposition(|known| known.id == entry.id) };
+        let at = known.unwrap_or_else(|| {
+            self.entries.push(entry.clone());
+            self.entries.len() - 1
+        });
+        Seq(at as u64 + 1)
+    }
 }
 
 impl MemoryStore {
@@ -53,10 +71,10 @@ impl Store for MemoryStore {
             Take::Own => {
                 let kept = all.entry(session.clone()).or_default();
                 kept.loaded = true;
-                kept.entries.clone()
+                kept.numbered()
             }
             Take::Peek => match all.get(session).filter(|kept| !kept.entries.is_empty()) {
-                Some(kept) => kept.entries.clone(),
+                Some(kept) => kept.numbered(),
                 None => return Err(StoreError::Unknown { session: session.clone() }),
             },
         };
@@ -66,16 +84,7 @@ impl Store for MemoryStore {
     fn append(&self, session: &SessionId, epoch: u64, entries: &[Arc<Entry>], _: Sync) -> Result<Vec<Seq>, StoreError> {
         let mut all = self.lock();
         let kept = check(&mut all, session, epoch)?;
-        let mut seqs = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let next = Seq(kept.entries.len() as u64 + 1);
-            let seq = *kept.by_id.entry(entry.id.clone()).or_insert(next);
-            if seq == next {
-                kept.entries.push((seq, entry.clone()));
-            }
-            seqs.push(seq);
-        }
-        Ok(seqs)
+        Ok(entries.iter().map(|entry| kept.number(entry)).collect())
     }
 
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
@@ -87,7 +96,7 @@ impl Store for MemoryStore {
             .lock()
             .iter()
             .filter(|(_, kept)| !kept.entries.is_empty())
-            .map(|(session, kept)| SessionSummary::of(session, &kept.entries, None, Vec::new()))
+            .map(|(session, kept)| SessionSummary::of(session, &kept.numbered(), None, Vec::new()))
             .collect();
         all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
         Ok(all)

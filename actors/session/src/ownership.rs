@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{NodeId, SessionId};
@@ -76,8 +77,8 @@ pub(crate) struct Owners {
     folder: PathBuf,
     node: NodeId,
     pid: u32,
-    /// Locked for the life of the process.
-    _lock: File,
+    /// Locked until the house that the process keeps here ends.
+    lock: Mutex<Option<File>>,
 }
 
 impl Owners {
@@ -100,7 +101,25 @@ impl Owners {
             let _ = fs::remove_file(&draft);
             return Err(StoreError::io("create the process lock", &path, &e));
         }
-        Ok(Self { folder, node, pid, _lock: file })
+        Ok(Self { folder, node, pid, lock: Mutex::new(Some(file)) })
+    }
+
+    /// Gives up the process's own lock, and with it every session: another house may have them.
+    pub fn close(&self) {
+        let mut lock = self.lock();
+        if lock.is_some() {
+            // Removed while it is locked, so that nobody takes an orderly end for a death.
+            let _ = fs::remove_file(lock_path(&self.folder, &self.node));
+            *lock = None;
+        }
+    }
+
+    fn is_open(&self) -> Result<(), StoreError> {
+        if self.lock().is_some() { Ok(()) } else { Err(StoreError::Closed) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn node(&self) -> &NodeId {
@@ -110,7 +129,7 @@ impl Owners {
     /// Whether a process with this node's name lives.
     pub fn is_alive(&self, node: &NodeId) -> Result<bool, StoreError> {
         if *node == self.node {
-            return Ok(true);
+            return Ok(self.is_open().is_ok());
         }
         if SessionId::new(node.as_str()).is_err() {
             return Ok(false);
@@ -188,6 +207,7 @@ impl Owners {
     /// Makes an owned or once owned session ours. `journal` says whether it has a file, which then counts as owned
     /// by nobody knows whom.
     pub fn claim(&self, session: &SessionId, record: &Path, journal: &Path) -> Result<Claim, StoreError> {
+        self.is_open()?;
         self.exclusively(|| {
             let held = read_record(record)?;
             match &held {
@@ -209,6 +229,7 @@ impl Owners {
 
     /// Claims a session that has no record yet, under its first epoch.
     pub fn claim_new(&self, session: &SessionId, record: &Path, epoch: u64) -> Result<(), StoreError> {
+        self.is_open()?;
         self.exclusively(|| match read_record(record)? {
             Some(old) if old.node != self.node => {
                 self.refuse_if_held(session, &old)?;
@@ -313,7 +334,7 @@ impl Owners {
 impl Drop for Owners {
     /// A process that ends in order leaves nothing to bury.
     fn drop(&mut self) {
-        let _ = fs::remove_file(lock_path(&self.folder, &self.node));
+        self.close();
     }
 }
 

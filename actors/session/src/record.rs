@@ -5,6 +5,7 @@
 //! whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
 
 use std::borrow::Cow;
+use std::io::Write;
 
 use playhouse_protocol::entry::FORMAT_VERSION;
 use playhouse_protocol::{Entry, EntryBody, Seq};
@@ -99,30 +100,36 @@ pub(crate) enum Form {
 
 /// Appends the line for `entry`, with its newline and without blobs, to `out`. On an error `out` is as it was.
 pub fn encode(seq: Seq, epoch: u64, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodable> {
-    seal(seq, epoch, Form::Plain, &to_json(entry)?, out);
+    let mut json = Vec::new();
+    to_json(entry, &mut json)?;
+    seal(seq, epoch, Form::Plain, &json, out);
     Ok(())
 }
 
-/// An entry's JSON.
-pub(crate) fn to_json(entry: &Entry) -> Result<String, Unencodable> {
-    let json = serde_json::to_string(entry).map_err(|e| Unencodable::NoJson(e.to_string()))?;
-    match depth(json.as_bytes()) > MAX_DEPTH {
+/// Appends an entry's JSON to `out`. On an error, what stands there is of no use.
+pub(crate) fn to_json(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+    let start = out.len();
+    serde_json::to_writer(&mut *out, entry).map_err(|e| Unencodable::NoJson(e.to_string()))?;
+    let json = out.get(start..).unwrap_or_default();
+    // Nothing nests deeper than it has brackets, and those are counted many at a time.
+    let brackets = json.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+    match brackets > MAX_DEPTH && depth(json) > MAX_DEPTH {
         true => Err(Unencodable::TooDeep),
-        false => Ok(json),
+        false => Ok(()),
     }
 }
 
 /// Appends the line for an entry's JSON, with its newline, to `out`.
-pub(crate) fn seal(seq: Seq, epoch: u64, form: Form, json: &str, out: &mut Vec<u8>) {
-    let sum = checksum(seq.0, epoch, form, json.as_bytes());
+pub(crate) fn seal(seq: Seq, epoch: u64, form: Form, json: &[u8], out: &mut Vec<u8>) {
+    let sum = checksum(seq.0, epoch, form, json);
     let mark = match form {
         Form::Plain => "",
         Form::WithBlobs => "\"blobs\":true,",
     };
-    let head = format!("{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",{mark}\"entry\":", seq.0);
-    out.reserve(head.len() + json.len() + 2);
-    out.extend_from_slice(head.as_bytes());
-    out.extend_from_slice(json.as_bytes());
+    out.reserve(json.len() + 128);
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",{mark}\"entry\":", seq.0);
+    out.extend_from_slice(json);
     out.extend_from_slice(b"}\n");
 }
 
@@ -254,6 +261,11 @@ mod tests {
         }
     }
 
+    fn json(entry: &Entry) -> Result<Vec<u8>, Unencodable> {
+        let mut out = Vec::new();
+        to_json(entry, &mut out).map(|()| out)
+    }
+
     fn line(entry: &Entry) -> Vec<u8> {
         let mut out = Vec::new();
         encode(Seq(3), 2, entry, &mut out).unwrap();
@@ -271,7 +283,7 @@ mod tests {
     #[test]
     fn f29_no_changed_byte_goes_unnoticed() {
         let mut with_blobs = Vec::new();
-        let json = to_json(&entry("hello")).unwrap();
+        let json = json(&entry("hello")).unwrap();
         seal(Seq(3), 2, Form::WithBlobs, &json, &mut with_blobs);
         for line in [line(&entry("hello")), with_blobs] {
             let good = decode(&line).unwrap();
@@ -293,7 +305,7 @@ mod tests {
         let marked = line.replace("\"entry\":", "\"blobs\":true,\"entry\":");
         assert!(matches!(decode(marked.as_bytes()), Err(BadLine::Checksum { .. })));
         let mut with_blobs = Vec::new();
-        seal(Seq(3), 2, Form::WithBlobs, &to_json(&entry("hello")).unwrap(), &mut with_blobs);
+        seal(Seq(3), 2, Form::WithBlobs, &json(&entry("hello")).unwrap(), &mut with_blobs);
         let unmarked = String::from_utf8(with_blobs).unwrap().replace("\"blobs\":true,", "");
         assert!(matches!(decode(unmarked.as_bytes()), Err(BadLine::Checksum { .. })));
     }

@@ -113,6 +113,9 @@ pub enum StoreError {
         /// The epoch that is over.
         epoch: u64,
     },
+    /// The house that used it has ended.
+    #[error("this store is closed, because its house has ended; open the data directory again")]
+    Closed,
     /// It was appended to before it was loaded.
     #[error("session `{session}` is not loaded here; load it before appending to it")]
     NotLoaded {

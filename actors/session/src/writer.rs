@@ -5,7 +5,8 @@
 //! - **Owns** the order of a shard's appends, and nothing that the journals don't have: files are the store's.
 //! - **Takes** [`WriterMsg`]: appends, loads, and what ends a session's stay. A handler only queues. One blocking job
 //!   at a time takes everything that waits, writes it in order, flushes each journal once if any of its batches asks
-//!   for it, and then says what happened; meanwhile the next group gathers.
+//!   for it, and then says what happened; meanwhile the next group gathers. A job begins when everyone who is at work
+//!   on this thread has had a turn: alone that is at once, among many it saves most of the changes of thread.
 //! - **Dies** when a job panics. What was queued is gone, unacknowledged: agents see the death and send those batches
 //!   again, and the store answers entries it already has with their numbers. A job that outlives its Writer finishes
 //!   the append it is in, does nothing more and tells nobody; its successor's first job waits for that.
@@ -106,6 +107,8 @@ pub struct JobNews(News);
 
 #[derive(Debug)]
 enum News {
+    /// Whoever had something to add has added it.
+    Gathered,
     /// There are reports to deliver.
     Progress,
     /// The job is over.
@@ -142,17 +145,29 @@ pub struct Writer;
 pub struct WriterState {
     args: WriterArgs,
     queue: VecDeque<Work>,
-    job: Option<JoinHandle<()>>,
+    phase: Phase,
     outbox: Arc<Outbox>,
     /// Set when the Writer is gone: a job that still runs stops before its next step.
     gone: Arc<AtomicBool>,
 }
 
+/// What a Writer is at.
+#[derive(Debug)]
+enum Phase {
+    /// Nothing waits.
+    Idle,
+    /// A group gathers.
+    Gathering,
+    /// A job runs.
+    Working(JoinHandle<()>),
+}
+
 impl Drop for WriterState {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::SeqCst);
-        if let Some(job) = &self.job {
-            job.abort();
+        match &self.phase {
+            Phase::Idle | Phase::Gathering => {}
+            Phase::Working(job) => job.abort(),
         }
     }
 }
@@ -165,14 +180,28 @@ impl WriterState {
     fn control(&mut self, myself: &ActorRef<WriterMsg>, control: Control) {
         let ticket = self.ticket();
         self.queue.push_back(Work::Control(control, ticket));
-        self.start(myself);
+        self.gather(myself);
     }
 
-    /// Starts a job with everything that waits, unless one runs.
-    fn start(&mut self, myself: &ActorRef<WriterMsg>) {
-        if self.job.is_some() || self.queue.is_empty() {
-            return;
+    /// Lets a group gather for the next job, unless one runs.
+    fn gather(&mut self, myself: &ActorRef<WriterMsg>) {
+        match self.phase {
+            Phase::Gathering | Phase::Working(_) => {}
+            Phase::Idle if self.queue.is_empty() => {}
+            Phase::Idle => {
+                self.phase = Phase::Gathering;
+                let writer = myself.clone();
+                tokio::spawn(async move {
+                    tokio::task::yield_now().await;
+                    // A Writer that is gone has no group.
+                    let _ = writer.cast(WriterMsg::Job(JobNews(News::Gathered)));
+                });
+            }
         }
+    }
+
+    /// Starts a job with everything that waits.
+    fn start(&mut self, myself: &ActorRef<WriterMsg>) {
         let (appends, controls) = take_job(&mut self.queue);
         let job = Job {
             store: self.args.store.clone(),
@@ -184,7 +213,7 @@ impl WriterState {
             controls,
         };
         let writer = myself.clone();
-        self.job = Some(tokio::task::spawn_blocking(move || {
+        self.phase = Phase::Working(tokio::task::spawn_blocking(move || {
             // A send that fails means that the Writer is gone or ending; then it looks for itself, or nobody does.
             let tell = |news| drop(writer.cast(WriterMsg::Job(JobNews(news))));
             match catch_unwind(AssertUnwindSafe(|| job.run(&|| tell(News::Progress)))) {
@@ -201,7 +230,13 @@ impl Actor for Writer {
     type Arguments = WriterArgs;
 
     async fn pre_start(&self, _: ActorRef<WriterMsg>, args: WriterArgs) -> Result<WriterState, ActorProcessingErr> {
-        Ok(WriterState { args, queue: VecDeque::new(), job: None, outbox: Arc::default(), gone: Arc::default() })
+        Ok(WriterState {
+            args,
+            queue: VecDeque::new(),
+            phase: Phase::Idle,
+            outbox: Arc::default(),
+            gone: Arc::default(),
+        })
     }
 
     async fn handle(
@@ -215,7 +250,7 @@ impl Actor for Writer {
             WriterMsg::Append { session, durability, batch, reply } => {
                 let ticket = state.ticket();
                 state.queue.push_back(Work::Append(Append { session, durability, batch, reply, ticket }));
-                state.start(&myself);
+                state.gather(&myself);
             }
             WriterMsg::Load { session, reply } => state.control(&myself, Control::Load(session, reply)),
             WriterMsg::Rest { session } => state.control(&myself, Control::Rest(session)),
@@ -225,10 +260,11 @@ impl Actor for Writer {
             WriterMsg::Job(JobNews(news)) => {
                 state.outbox.deliver();
                 match news {
+                    News::Gathered => state.start(&myself),
                     News::Progress => {}
                     News::Finished => {
-                        state.job = None;
-                        state.start(&myself);
+                        state.phase = Phase::Idle;
+                        state.gather(&myself);
                     }
                     News::Panicked(text) => return Err(format!("a writer's job panicked: {text}").into()),
                 }
@@ -240,10 +276,8 @@ impl Actor for Writer {
     /// Ends in order: what was accepted is written and reported first.
     async fn post_stop(&self, myself: ActorRef<WriterMsg>, state: &mut WriterState) -> Result<(), ActorProcessingErr> {
         loop {
-            if let Some(job) = state.job.as_mut() {
-                let ended = job.await;
-                state.job = None;
-                ended?;
+            if let Phase::Working(job) = std::mem::replace(&mut state.phase, Phase::Idle) {
+                job.await?;
             }
             state.outbox.deliver();
             if state.queue.is_empty() {

@@ -18,8 +18,8 @@ fn line(seq: u64, epoch: u64, name: &str) -> Vec<u8> {
     out
 }
 
-fn names(scan: &[(Seq, std::sync::Arc<playhouse_protocol::Entry>)]) -> Vec<(u64, &str)> {
-    scan.iter().map(|(seq, entry)| (seq.0, entry.id.as_str())).collect()
+fn names(scan: &[(Seq, std::sync::Arc<playhouse_protocol::Entry>)]) -> Vec<String> {
+    scan.iter().map(|(seq, entry)| format!("{} {}", seq.0, entry.id)).collect()
 }
 
 #[test]
@@ -132,14 +132,15 @@ fn f29_bad_lines_are_skipped_and_reported_and_the_rest_is_read() {
     }
     fs::write(&path, [lines[0], lines[1], &corpus[0], &corpus[1], lines[4]].concat()).unwrap();
     let loaded = store.load(&session, Take::Own).unwrap();
-    assert_eq!((names(&loaded.entries), loaded.damage.len()), (vec![(1, "s/0"), (2, "s/1"), (5, "s/4")], 2));
+    assert_eq!(names(&loaded.entries), ["1 s/0", "2 s/1", "5 s/4"]);
+    assert_eq!(loaded.damage.len(), 2);
 }
 
 #[test]
 fn a_missing_or_repeated_line_is_reported() {
     let bytes = [line(1, 1, "a"), line(2, 1, "b"), line(2, 1, "b"), line(5, 1, "e")].concat();
     let scan = Scan::read(bytes.as_slice()).unwrap();
-    assert_eq!(names(&scan.entries), [(1, "a"), (2, "b"), (5, "e")]);
+    assert_eq!(names(&scan.entries), ["1 a", "2 b", "5 e"]);
     let kinds: Vec<_> = scan.damage.into_iter().map(|damage| (damage.line, damage.kind)).collect();
     assert_eq!(
         kinds,
@@ -156,7 +157,7 @@ fn f33_what_a_stale_owner_wrote_does_not_count_wherever_it_stands() {
     let bytes =
         [line(1, 1, "a"), line(2, 1, "b"), line(3, 1, "old"), line(3, 2, "new"), line(4, 1, "old2"), line(4, 2, "d")];
     let scan = Scan::read(bytes.concat().as_slice()).unwrap();
-    assert_eq!(names(&scan.entries), [(1, "a"), (2, "b"), (3, "new"), (4, "d")]);
+    assert_eq!(names(&scan.entries), ["1 a", "2 b", "3 new", "4 d"]);
     assert_eq!((scan.epoch, scan.last_seq), (2, 4));
     let stale: Vec<_> = scan.damage.iter().map(|damage| (damage.line, &damage.kind)).collect();
     assert_eq!(
@@ -187,7 +188,7 @@ fn an_entry_of_a_newer_version_is_skipped_reported_and_never_cut() {
     bytes.extend(sealed(2, epoch, r#"{"id":"n","at":1,"body":{"type":"teleported","to":"mars"}}"#));
     fs::write(&path, &bytes).unwrap();
     let loaded = store.load(&session, Take::Own).unwrap();
-    assert_eq!(names(&loaded.entries), [(1, "s/0")]);
+    assert_eq!(names(&loaded.entries), ["1 s/0"]);
     assert!(matches!(
         loaded.damage.as_slice(),
         [Damage { line: 2, kind: DamageKind::BadLine(BadLine::UnknownEntry { seq: Seq(2), .. }), .. }]
@@ -229,7 +230,8 @@ fn a_journal_from_elsewhere_without_an_owner_record_gets_a_higher_epoch() {
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&line(2, 6, "b")).unwrap();
     fs::remove_file(find(folder.path(), "s.owner")).unwrap();
     let loaded = store.load(&session, Take::Own).unwrap();
-    assert_eq!((names(&loaded.entries), loaded.epoch), (vec![(1, "s/0"), (2, "b")], 7));
+    assert_eq!(names(&loaded.entries), ["1 s/0", "2 b"]);
+    assert_eq!(loaded.epoch, 7);
     assert_eq!(store.append(&session, 7, &[prompt("c", "c")], Sync::Kernel).unwrap(), [Seq(3)]);
     assert_eq!(store.load(&session, Take::Own).unwrap().damage, []);
 }

@@ -84,7 +84,7 @@ fn a_whole_summary() {
 
 #[test]
 fn unfinished_is_an_accepted_input_without_its_end() {
-    let continued = EntryBody::ContinueAsked { input_id: "in-c".into(), kind: ContinuationKind::Default };
+    let continued = EntryBody::ContinueAsked { input_id: "in-c".into(), kind: Box::new(ContinuationKind::Default) };
     let steps = [
         (opened("s"), SessionStatus::Idle),
         (prompt("p", "x"), SessionStatus::Unfinished),

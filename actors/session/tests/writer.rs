@@ -147,7 +147,10 @@ async fn a_dead_writers_job_stops_after_the_append_it_is_in() {
     let mut stage = stage_on(folder.path(), &disk).await;
     let session = id("s");
     disk.close();
+    // A job of its own, so that the others gather for the next.
     stage.send(&id("first"), &prompts("f", 1));
+    let gate = disk.clone();
+    tokio::task::spawn_blocking(move || gate.await_one_at_the_gate()).await.unwrap();
     let all = prompts("a", 5);
     for entry in &all {
         stage.send(&session, std::slice::from_ref(entry));

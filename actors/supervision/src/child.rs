@@ -49,7 +49,7 @@ pub enum Shutdown {
 #[derive(Clone)]
 pub struct ChildSpec {
     /// Its address, unique under its supervisor and in the tree.
-    pub id: String,
+    pub id: Arc<str>,
     /// The kind of actor, for the tree.
     pub kind: &'static str,
     /// Which exits it comes back from.

@@ -37,9 +37,10 @@ pub struct Directory<M> {
 struct Slot<M> {
     seat: Seat<M>,
     /// Made by the first waiter and taken away by the last: most ids never have one.
-    waiters: Option<Waiters>,
+    waiters: Option<Box<Waiters>>,
 }
 
+#[derive(Default)]
 struct Waiters {
     changed: Arc<Notify>,
     count: usize,
@@ -131,7 +132,7 @@ impl<M: Message> Directory<M> {
                         return Ok(actor.clone());
                     }
                     Seat::Taken(_) | Seat::Expected => {
-                        let waiters = slot.waiters.get_or_insert_with(|| Waiters { changed: Arc::default(), count: 0 });
+                        let waiters = slot.waiters.get_or_insert_default();
                         waiters.count += 1;
                         let changed = waiters.changed.clone();
                         (Place { slots: &self.slots, id, changed: changed.clone() }, changed.notified_owned())

@@ -134,8 +134,8 @@ pub type StopReply = RpcReplyPort<Result<(), SupervisorError>>;
 pub enum SupervisorMsg {
     /// Adds a child and starts it; answered when its first start succeeded or failed.
     Start {
-        /// The child.
-        spec: ChildSpec,
+        /// The child; shared with whoever may have to start it again.
+        spec: Arc<ChildSpec>,
         /// Gets it.
         reply: StartReply,
     },
@@ -220,7 +220,7 @@ pub(crate) enum Step {
 #[derive(Clone)]
 pub struct SupervisorArgs {
     /// Its id: the parent of its children in the tree. Its own node is entered by whoever starts it.
-    pub id: String,
+    pub id: Arc<str>,
     /// Who is restarted together.
     pub strategy: Strategy,
     /// How the children end when it ends.
@@ -230,12 +230,12 @@ pub struct SupervisorArgs {
     /// Who is told of what happens.
     pub notice: Option<NoticeFn>,
     /// The children it starts with, in order, each time it is started.
-    pub children: Vec<ChildSpec>,
+    pub children: Vec<Arc<ChildSpec>>,
 }
 
 impl SupervisorArgs {
     /// A one-for-one supervisor without children, which ends them one by one and tells nobody.
-    pub fn new(id: impl Into<String>, tree: Tree) -> Self {
+    pub fn new(id: impl Into<Arc<str>>, tree: Tree) -> Self {
         Self {
             id: id.into(),
             strategy: Strategy::OneForOne,
@@ -289,7 +289,11 @@ impl Supervisor {
     }
 
     /// Asks a supervisor to start a child.
-    pub async fn start(of: &ActorRef<SupervisorMsg>, spec: ChildSpec) -> Result<ActorCell, SupervisorError> {
+    pub async fn start(
+        of: &ActorRef<SupervisorMsg>,
+        spec: impl Into<Arc<ChildSpec>>,
+    ) -> Result<ActorCell, SupervisorError> {
+        let spec = spec.into();
         ask(of, |reply| SupervisorMsg::Start { spec, reply }).await?
     }
 

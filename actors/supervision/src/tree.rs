@@ -72,11 +72,11 @@ pub struct TreeNode {
 
 impl Tree {
     /// Enters a node. One that is already there under this id gives way, and its guard then removes nothing.
-    pub fn enter(&self, id: impl Into<Arc<str>>, kind: &'static str, parent: Option<&str>) -> TreeNode {
+    pub fn enter(&self, id: impl Into<Arc<str>>, kind: &'static str, parent: Option<&Arc<str>>) -> TreeNode {
         let node = Arc::new(Node {
             id: id.into(),
             kind,
-            parent: parent.map(Into::into),
+            parent: parent.cloned(),
             state: std::sync::Mutex::new((NodeState::Starting, now())),
             restarts: AtomicU64::new(0),
             queue: std::sync::Mutex::default(),
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn a_node_leaves_with_its_guard_and_a_successor_stays() {
         let tree = Tree::default();
-        let first = tree.enter("agent/1", "agent", Some("stage"));
-        let second = tree.enter("agent/1", "agent", Some("stage"));
+        let first = tree.enter("agent/1", "agent", Some(&"stage".into()));
+        let second = tree.enter("agent/1", "agent", Some(&"stage".into()));
         second.set_state(NodeState::Running);
         drop(first);
         let seen = tree.get("agent/1").unwrap();

@@ -224,7 +224,7 @@ async fn chaos(seed: u64, strategy: Strategy) {
             0 | 1 => {
                 let (tx, _) = tokio::sync::oneshot::channel();
                 let spec = one(n, &mut dice);
-                stand.of.send_message(SupervisorMsg::Start { spec, reply: tx.into() }).unwrap();
+                stand.of.send_message(SupervisorMsg::Start { spec: spec.into(), reply: tx.into() }).unwrap();
             }
             2 => {
                 let (tx, _) = tokio::sync::oneshot::channel();

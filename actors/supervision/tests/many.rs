@@ -59,7 +59,7 @@ async fn house(directory: &Directory<Order>) -> (ActorRef<SupervisorMsg>, Tree, 
 }
 
 fn ask_start(of: &ActorRef<SupervisorMsg>, spec: ChildSpec) {
-    of.send_message(SupervisorMsg::Start { spec, reply: oneshot::channel().0.into() }).unwrap();
+    of.send_message(SupervisorMsg::Start { spec: spec.into(), reply: oneshot::channel().0.into() }).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -264,7 +264,7 @@ async fn askers_that_went_away_and_listeners_that_panic_hurt_nobody() {
     };
     let of = Supervisor::root(args).await.unwrap();
     let gone = || oneshot::channel().0;
-    of.send_message(SupervisorMsg::Start { spec: worker("a", &Log::default()), reply: gone().into() }).unwrap();
+    of.send_message(SupervisorMsg::Start { spec: worker("a", &Log::default()).into(), reply: gone().into() }).unwrap();
     of.send_message(SupervisorMsg::Stop { id: "b".into(), reply: oneshot::channel().0.into() }).unwrap();
     of.send_message(SupervisorMsg::Resume { id: "a".into(), reply: gone().into() }).unwrap();
     of.send_message(SupervisorMsg::Census { reply: oneshot::channel().0.into() }).unwrap();
@@ -393,8 +393,10 @@ async fn together_means_that_nobody_waits_for_a_slow_sibling() {
 async fn a_supervisor_that_dies_comes_back_with_its_first_children() {
     let mut stand = Stand::one_for_one().await;
     let log = stand.log.clone();
-    let inner =
-        SupervisorArgs { children: vec![worker("leaf", &log)], ..SupervisorArgs::new("inner", stand.tree.clone()) };
+    let inner = SupervisorArgs {
+        children: vec![worker("leaf", &log).into()],
+        ..SupervisorArgs::new("inner", stand.tree.clone())
+    };
     let cell = soon(Supervisor::start(&stand.of, Supervisor::child(inner, Shutdown::Stop(DEADLINE)))).await.unwrap();
     assert_eq!(stand.notice().await, Notice::Started { id: "inner".into() });
     let inner: ActorRef<SupervisorMsg> = cell.into();

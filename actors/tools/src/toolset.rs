@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
@@ -102,9 +102,19 @@ impl ToolSet {
         Self::of(compiled?)
     }
 
+    /// These tools and then more. What is compiled stays so.
+    pub fn with(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, ToolSetError> {
+        let more = more.into_iter().map(|tool| compile(tool).map(Arc::new));
+        let all: Result<Vec<_>, _> = self.0.tools.iter().cloned().map(Ok).chain(more).collect();
+        Self::of(all?)
+    }
+
     /// No tools.
     pub fn empty() -> Self {
-        Self(Arc::new(Inner { tools: Vec::new(), by_name: HashMap::new(), definitions: Arc::new([]) }))
+        static EMPTY: LazyLock<ToolSet> = LazyLock::new(|| {
+            ToolSet(Arc::new(Inner { tools: Vec::new(), by_name: HashMap::new(), definitions: Arc::new([]) }))
+        });
+        EMPTY.clone()
     }
 
     fn of(tools: Vec<Arc<Compiled>>) -> Result<Self, ToolSetError> {

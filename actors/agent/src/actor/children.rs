@@ -10,7 +10,7 @@ use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
 
 use super::AgentActor;
-use super::life::{Life, Origin, address};
+use super::life::{Life, Origin};
 use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::definition::Definition;
@@ -59,13 +59,13 @@ impl State {
             tool_call_id: call.clone(),
             tool_name: name.to_owned(),
         };
-        let mut settings = durable.settings.clone();
-        settings.model = machine.setup().model.as_ref().clone();
+        let mut settings = durable.settings.as_ref().clone();
+        settings.model = machine.setup().model.clone();
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
-        self.orphans.retain(|orphan| *orphan != session);
-        let node = self.life.backstage.tree.enter(address(&opened.agent_id), "agent", Some(&self.life.address()));
+        self.work().orphans.retain(|orphan| *orphan != session);
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
+        let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
         life.enter();
         let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());
         let mut child = Child {
@@ -80,7 +80,7 @@ impl State {
             abort: None,
         };
         self.start_child(&mut child);
-        self.children.insert(call, child);
+        self.work().children.insert(call, child);
     }
 
     /// What a child has of its parent unless it has its own: who answers questions, and who answers for the model.
@@ -104,24 +104,24 @@ impl State {
         let Ok((actor, _)) = ActorRuntime::spawn_linked_instant(None, AgentActor, child.life.clone(), parent) else {
             return;
         };
-        house.agents.publish(child.life.agent_id.as_str(), actor.clone());
+        house.agents.publish(child.life.agent_id.shared(), actor.clone());
         child.node.set_restarts(child.restarts);
         child.actor = Some(actor);
     }
 
     pub(super) fn child_ended(&mut self, id: ActorId, reason: String) {
-        let found =
-            self.children.iter_mut().find(|(_, child)| child.actor.as_ref().is_some_and(|actor| actor.get_id() == id));
+        let (now, myself) = (self.life.backstage.now().mono, self.myself.clone());
+        let is_it = |child: &Child| child.actor.as_ref().is_some_and(|actor| actor.get_id() == id);
+        let found = self.work().children.iter_mut().find(|(_, child)| is_it(child));
         let Some((call, child)) = found else { return };
         let call = call.clone();
         child.actor = None;
-        let now = self.life.backstage.now().mono;
         let (policy, budget) = (Restart::Permanent, RestartBudget::default());
         match child.ledger.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
             Decision::Restart { after } => {
                 child.restarts += 1;
                 child.node.set_state(NodeState::Restarting);
-                let (myself, due) = (self.myself.clone(), AgentMsg::ChildDue { call });
+                let due = AgentMsg::ChildDue { call };
                 child.pause = Some(Task::spawn(async move {
                     tokio::time::sleep(after).await;
                     let _ = myself.cast(due);
@@ -139,16 +139,16 @@ impl State {
     }
 
     pub(super) fn child_due(&mut self, call: &ToolCallId) {
-        let Some(mut child) = self.children.remove(call) else { return };
+        let Some(mut child) = self.work().children.remove(call) else { return };
         child.pause = None;
         if child.actor.is_none() {
             self.start_child(&mut child);
         }
-        self.children.insert(call.clone(), child);
+        self.work().children.insert(call.clone(), child);
     }
 
     pub(super) fn child_done(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>) {
-        let duration_ms = match self.children.remove(call) {
+        let duration_ms = match self.work().children.remove(call) {
             Some(child) => {
                 let elapsed = child.started.elapsed().as_millis();
                 self.end_child(child);
@@ -170,7 +170,7 @@ impl State {
         child.life.let_go();
         let session = child.life.session();
         match child.life.opened.settings.durability {
-            Durability::None => self.spent.push(session),
+            Durability::None => self.work().spent.push(session),
             Durability::Flush | Durability::Os => house.release(session),
         }
     }
@@ -179,21 +179,21 @@ impl State {
     /// left and an abort kept from going on.
     pub(super) fn forget_spent(&mut self) {
         let house = self.life.backstage.clone();
-        for session in self.orphans.drain(..) {
+        for session in std::mem::take(&mut self.work().orphans) {
             house.agents.retire(session.as_str());
             house.hub.close(&session.as_str().into());
             match self.life.opened.settings.durability {
-                Durability::None => self.spent.push(session),
+                Durability::None => self.work().spent.push(session),
                 Durability::Flush | Durability::Os => house.release(session),
             }
         }
-        for session in self.spent.drain(..) {
+        for session in self.work().spent.drain(..) {
             house.remove(session);
         }
     }
 
     pub(super) fn abort_child(&mut self, call: &ToolCallId) {
-        let Some(child) = self.children.get_mut(call) else { return };
+        let Some(child) = self.work().children.get_mut(call) else { return };
         let handle = AgentHandle::new(child.life.clone());
         child.abort = Some(Task::spawn(async move {
             // A child that cannot be told is one that is over, or that the parent's grace period will end.
@@ -205,7 +205,7 @@ impl State {
 /// Prompts the child with its task, once whatever happens, and reports how its run ended.
 fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, parent: ActorRef<AgentMsg>) -> Task {
     let handle = AgentHandle::new(life.clone());
-    life.backstage.agents.expect(life.agent_id.as_str());
+    life.backstage.agents.expect(life.agent_id.shared());
     let at = life.backstage.now().wall;
     Task::spawn(async move {
         let input_id: InputId = format!("{session}/task").into();

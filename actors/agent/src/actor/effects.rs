@@ -1,6 +1,7 @@
 //! Carrying out what the machine asks for. The one place where an effect becomes an act.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{
@@ -44,13 +45,13 @@ impl State {
             Effect::Cancel(target) => self.cancel(target),
             Effect::Emit(event) => self.life.topic.publish(event),
             Effect::Ack { input_id } => {
-                for (reply, _permit) in self.replies.remove(&input_id).unwrap_or_default() {
+                for (reply, _permit) in self.work().replies.remove(&input_id).unwrap_or_default() {
                     // Whoever asked may be gone; the input stays.
                     let _ = reply.send(Ok(()));
                 }
             }
             Effect::Refuse { input_id, error } => {
-                for (reply, _permit) in self.replies.remove(&input_id).unwrap_or_default() {
+                for (reply, _permit) in self.work().replies.remove(&input_id).unwrap_or_default() {
                     let _ = reply.send(Err(error.clone()));
                 }
             }
@@ -60,12 +61,12 @@ impl State {
                     tokio::time::sleep(after).await;
                     let _ = myself.cast(AgentMsg::TimerDue(due));
                 });
-                self.timers.insert(timer, task);
+                self.work().timers.insert(timer, task);
             }
             Effect::Disarm(timer) => {
-                self.timers.remove(&timer);
+                self.work().timers.remove(&timer);
                 if let Timer::Permission(permission_id) = &timer {
-                    self.questions.remove(permission_id);
+                    self.work().questions.remove(permission_id);
                 }
             }
             Effect::Finish(report) => {
@@ -81,27 +82,29 @@ impl State {
         let Stage::Live(machine) = &self.stage else { return };
         let durability = machine.durable().settings.durability;
         let reply = self.myself.get_derived::<CommitReport>();
-        let house = &self.life.backstage;
-        let address = house.writer_of(&session);
-        let writer = match self.writers.iter().find(|(known, _)| *known == address) {
+        let address = self.life.backstage.writer_of(&session);
+        let known =
+            self.work().writers.iter().find(|(known, _)| *known == address).map(|(_, writer)| writer.actor().clone());
+        let writer = match known {
             // A writer that died meanwhile is noticed by its monitor, and everything is sent again.
-            Some((_, writer)) => writer.clone(),
+            Some(writer) => writer,
             // When it is found, everything is sent again; what is sent before that would be written out of order.
-            None if self.writer_searches.iter().any(|(searched, _)| *searched == address) => return,
-            None => match house.writers.get(&address) {
-                Some(writer) if self.watch(&writer.get_cell()) => {
-                    self.writers.push((address, writer.clone()));
+            None if self.work().writer_searches.iter().any(|(searched, _)| *searched == address) => return,
+            None => match self.life.backstage.writers.get(&address).and_then(|writer| self.watch(writer)) {
+                Some(watched) => {
+                    let writer = watched.actor().clone();
+                    self.work().writers.push((address, watched));
                     writer
                 }
-                Some(_) | None => return self.find_writer(address, None),
+                None => return self.find_writer(address, None),
             },
         };
         let _ = writer.cast(WriterMsg::Append { session, durability, batch, reply });
     }
 
-    pub(super) fn find_writer(&mut self, address: String, not: Option<ActorId>) {
+    pub(super) fn find_writer(&mut self, address: Arc<str>, not: Option<ActorId>) {
         let (house, myself) = (self.life.backstage.clone(), self.myself.clone());
-        self.writer_searches.retain(|(searched, _)| *searched != address);
+        self.work().writer_searches.retain(|(searched, _)| *searched != address);
         let search = Task::spawn({
             let address = address.clone();
             async move {
@@ -109,11 +112,11 @@ impl State {
                 let _ = myself.cast(AgentMsg::WriterIs { address, writer });
             }
         });
-        self.writer_searches.push((address, search));
+        self.work().writer_searches.push((address, search));
     }
 
-    pub(super) fn writer_is(&mut self, address: String, writer: Result<ActorRef<WriterMsg>, String>) {
-        self.writer_searches.retain(|(searched, _)| *searched != address);
+    pub(super) fn writer_is(&mut self, address: Arc<str>, writer: Result<ActorRef<WriterMsg>, String>) {
+        self.work().writer_searches.retain(|(searched, _)| *searched != address);
         let writer = match (writer, &self.stage) {
             (Ok(writer), _) => writer,
             (Err(absent), Stage::Live(machine)) if !machine.is_at_rest() => {
@@ -122,12 +125,14 @@ impl State {
             // Nothing waits for it; whatever is to be written next looks again.
             (Err(_), Stage::Live(_) | Stage::Recovering { .. } | Stage::Parked { .. }) => return,
         };
-        if self.watch(&writer.get_cell()) {
-            self.writers.retain(|(known, _)| *known != address);
-            self.writers.push((address, writer));
-            self.feed(Input::WriterLost);
-        } else {
-            self.find_writer(address, Some(writer.get_id()));
+        let id = writer.get_id();
+        match self.watch(writer) {
+            Some(watched) => {
+                self.work().writers.retain(|(known, _)| *known != address);
+                self.work().writers.push((address, watched));
+                self.feed(Input::WriterLost);
+            }
+            None => self.find_writer(address, Some(id)),
         }
     }
 
@@ -139,16 +144,20 @@ impl State {
     }
 
     fn call(&mut self, call: CallId, config: Box<StreamConfig>) {
-        let Some(connection) = self.connection.clone() else {
-            self.unsent = Some((call, config));
+        if self.work().connection.is_none() {
+            let leased = self.life.leased().and_then(|id| self.life.backstage.connections.get(&id));
+            self.work().connection = leased.and_then(|connection| self.watch(connection));
+        }
+        let Some(connection) = self.work().connection.as_ref().map(|connection| connection.actor().clone()) else {
+            self.work().unsent = Some((call, config));
             self.find_connection();
             return;
         };
         let Stage::Live(machine) = &self.stage else { return };
         let retry = machine.durable().settings.retry;
-        let node = self.life.backstage.tree.enter(format!("call/{call}"), "call", Some(&self.life.address()));
+        let node = self.life.backstage.tree.enter(format!("call/{call}"), "call", Some(&self.life.address));
         node.set_state(NodeState::Running);
-        self.call_node = Some((call.clone(), node));
+        self.work().call_node = Some((call.clone(), node));
         let (agent, reply) = (self.myself.get_cell(), self.myself.get_derived::<CallReport>());
         // A connection that died meanwhile is noticed by its monitor.
         let _ = connection.cast(ConnectionMsg::Start { call, config: *config, retry, agent, reply });
@@ -159,10 +168,10 @@ impl State {
         let (house, myself) = (self.life.backstage.clone(), self.myself.clone());
         let (model, own) = (machine.setup().model.clone(), self.life.definition.provider_override.clone());
         let life = self.life.clone();
-        self.connection_search = Some(Task::spawn(async move {
+        self.work().connection_search = Some(Task::spawn(async move {
             let found = async {
                 let lease = house.connect(&model, own).await?;
-                let address = lease.id().to_owned();
+                let address = lease.id().clone();
                 life.lease(lease);
                 house.connections.live(&address, None).await.map_err(|absent| absent.to_string())
             };
@@ -171,20 +180,20 @@ impl State {
     }
 
     pub(super) fn connection_is(&mut self, found: Result<ActorRef<ConnectionMsg>, String>) {
-        self.connection_search = None;
+        self.work().connection_search = None;
         match found {
             Ok(connection) => {
-                if !self.watch(&connection.get_cell()) {
+                self.work().connection = self.watch(connection);
+                if self.work().connection.is_none() {
                     self.find_connection();
                     return;
                 }
-                self.connection = Some(connection);
-                if let Some((call, config)) = self.unsent.take() {
+                if let Some((call, config)) = self.work().unsent.take() {
                     self.call(call, config);
                 }
             }
             Err(message) => {
-                if let Some((call, config)) = self.unsent.take() {
+                if let Some((call, config)) = self.work().unsent.take() {
                     let error = ProviderError::Other { message };
                     self.feed(Input::CallFailed { call, attempt: config.attempt, error });
                 }
@@ -203,11 +212,11 @@ impl State {
                 self.feed(Input::Retrying { call, attempt, error, delay_ms });
             }
             CallReport::Responded { call, attempt, message } => {
-                self.call_node = None;
+                self.work().call_node = None;
                 self.feed(Input::Responded { call, attempt, message });
             }
             CallReport::Failed { call, attempt, error } => {
-                self.call_node = None;
+                self.work().call_node = None;
                 self.feed(Input::CallFailed { call, attempt, error });
             }
         }
@@ -216,15 +225,15 @@ impl State {
     fn run_tool(&mut self, job: ToolJob) {
         let Some(executor) = self.executor() else { return };
         let tree = &self.life.backstage.tree;
-        let node = tree.enter(format!("tool/{}/{}", self.life.agent_id, job.call), "tool", Some(&self.life.address()));
+        let node = tree.enter(format!("tool/{}/{}", self.life.agent_id, job.call), "tool", Some(&self.life.address));
         node.set_state(NodeState::Running);
-        self.running.insert(job.call.clone(), node);
+        self.work().running.insert(job.call.clone(), node);
         let _ = executor.cast(ExecutorMsg::Run { job });
     }
 
     /// The executor, started when there is work.
     fn executor(&mut self) -> Option<ActorRef<ExecutorMsg>> {
-        if let Some((executor, _)) = &self.executor {
+        if let Some((executor, _)) = &self.work().executor {
             return Some(executor.clone());
         }
         let Stage::Live(machine) = &self.stage else { return None };
@@ -238,16 +247,18 @@ impl State {
         // A name is not given and `pre_start` cannot fail, so neither can this.
         let (executor, _) = ActorRuntime::spawn_linked_instant(None, Executor, args, self.myself.get_cell()).ok()?;
         let address = format!("executor/{}", self.life.agent_id);
-        let node = self.life.backstage.tree.enter(address, "executor", Some(&self.life.address()));
+        let node = self.life.backstage.tree.enter(address, "executor", Some(&self.life.address));
         node.set_state(NodeState::Running);
-        self.executor = Some((executor.clone(), node));
+        self.work().executor = Some((executor.clone(), node));
         Some(executor)
     }
 
-    /// The executor goes when there is no work.
+    /// The executor goes when the run is over; the run's next tools find it there.
     fn let_executor_go(&mut self) {
-        if self.running.is_empty()
-            && let Some((executor, _)) = self.executor.take()
+        let is_running = matches!(&self.stage, Stage::Live(machine) if machine.is_running());
+        if !is_running
+            && self.work().running.is_empty()
+            && let Some((executor, _)) = self.work().executor.take()
         {
             executor.stop(None);
         }
@@ -264,7 +275,7 @@ impl State {
                 drop(credit);
             }
             ToolReport::Finished { call, result, duration_ms } => {
-                self.running.remove(&call);
+                self.work().running.remove(&call);
                 self.feed(Input::ToolFinished { call, result, duration_ms });
             }
         }
@@ -277,7 +288,7 @@ impl State {
             let verdict = verdict.unwrap_or_else(|_| Verdict::Stop { reason: "the hook crashed".to_owned() });
             let _ = myself.cast(AgentMsg::HookDone { hook, verdict });
         });
-        self.hooks.insert(hook, task);
+        self.work().hooks.insert(hook, task);
     }
 
     fn ask(&mut self, request: PermissionRequest) {
@@ -293,28 +304,28 @@ impl State {
             // A question that was called off needs no answer.
             let _ = handle.respond_permission(permission_id, decision).await;
         });
-        self.questions.insert(permission_id, task);
+        self.work().questions.insert(permission_id, task);
     }
 
     fn cancel(&mut self, target: Target) {
         match target {
             Target::Call(call) => {
-                self.call_node = None;
-                self.unsent = None;
-                if let Some(connection) = &self.connection {
-                    let _ = connection.cast(ConnectionMsg::Cancel { call });
+                self.work().call_node = None;
+                self.work().unsent = None;
+                if let Some(connection) = &self.work().connection {
+                    let _ = connection.actor().cast(ConnectionMsg::Cancel { call });
                 }
             }
             Target::Tool(call) => self.cancel_tool(call),
             Target::Child(call) => self.abort_child(&call),
             Target::Hook(hook) => {
-                self.hooks.remove(&hook);
+                self.work().hooks.remove(&hook);
             }
         }
     }
 
     fn cancel_tool(&mut self, call: ToolCallId) {
-        if let Some((executor, _)) = &self.executor {
+        if let Some((executor, _)) = &self.work().executor {
             let _ = executor.cast(ExecutorMsg::Cancel { call });
         }
     }
@@ -323,33 +334,30 @@ impl State {
         let old = self.life.session();
         self.life.move_to(to);
         let address = self.life.backstage.writer_of(&old);
-        if let Some(at) = self.writers.iter().position(|(known, _)| *known == address) {
-            let (_, writer) = self.writers.swap_remove(at);
-            self.myself.get_cell().unmonitor(writer.get_cell());
-            let _ = writer.cast(WriterMsg::Release { session: old });
+        if let Some(at) = self.work().writers.iter().position(|(known, _)| *known == address) {
+            let (_, writer) = self.work().writers.swap_remove(at);
+            let _ = writer.actor().cast(WriterMsg::Release { session: old });
         }
     }
 
     /// Ends everything that is under way.
     pub(super) fn drop_flight(&mut self) {
-        if let Some((executor, _)) = self.executor.take() {
+        if let Some((executor, _)) = self.work().executor.take() {
             executor.kill();
         }
-        for (_, child) in std::mem::take(&mut self.children) {
+        for (_, child) in std::mem::take(&mut self.work().children) {
             self.end_child(child);
         }
-        self.running.clear();
-        self.hooks.clear();
-        self.timers.clear();
-        self.questions.clear();
-        self.unsent = None;
-        self.connection_search = None;
-        let open = self.call_node.take();
-        if let Some(connection) = self.connection.take() {
-            if let Some((call, _)) = open {
-                let _ = connection.cast(ConnectionMsg::Cancel { call });
-            }
-            self.myself.get_cell().unmonitor(connection.get_cell());
+        let work = self.work();
+        work.running.clear();
+        work.hooks.clear();
+        work.timers.clear();
+        work.questions.clear();
+        work.unsent = None;
+        work.connection_search = None;
+        let open = work.call_node.take();
+        if let (Some(connection), Some((call, _))) = (self.work().connection.take(), open) {
+            let _ = connection.actor().cast(ConnectionMsg::Cancel { call });
         }
     }
 }

@@ -26,10 +26,12 @@ pub struct Life {
     pub backstage: Arc<Backstage>,
     /// The agent.
     pub agent_id: AgentId,
+    /// Its place in the live tree.
+    pub address: Arc<str>,
     /// Its code.
     pub definition: Arc<Definition>,
-    /// How its journal begins if there is none.
-    pub opened: Opened,
+    /// How its journal begins if there is none; without the model's key, so that the journal can share it.
+    pub opened: Arc<Opened>,
     /// Who is let in.
     pub admission: Admission,
     /// The same for what ends or answers something: a flood must not keep it out.
@@ -39,8 +41,8 @@ pub struct Life {
     /// Where it tells what happens.
     pub topic: Arc<Topic>,
     session: Mutex<SessionId>,
-    /// The model as the program gave it last, with its key.
-    model: Mutex<ModelConfig>,
+    /// The last model that the program gave with a key.
+    keyed: Mutex<Option<Arc<ModelConfig>>>,
     /// Its share in a connection.
     lease: Mutex<Option<Lease>>,
     /// Whether its journal cannot exist yet, so that the first incarnation need not look.
@@ -78,19 +80,23 @@ impl Life {
         topic: Arc<Topic>,
         backstage: Arc<Backstage>,
         definition: Arc<Definition>,
-        opened: Opened,
+        mut opened: Opened,
         origin: Origin,
     ) -> Self {
-        let agent_id = opened.agent_id.clone();
+        let keyed = opened.settings.model.api_key.is_some().then(|| opened.settings.model.clone());
+        if keyed.is_some() {
+            Arc::make_mut(&mut Arc::make_mut(&mut opened.settings).model).api_key = None;
+        }
         let waiting = Arc::default();
         Self {
             topic,
             session: Mutex::new(opened.session_id.clone()),
-            model: Mutex::new(opened.settings.model.clone()),
+            keyed: Mutex::new(keyed),
             lease: Mutex::default(),
-            agent_id,
+            agent_id: opened.agent_id.clone(),
+            address: address(&opened.agent_id).into(),
             definition,
-            opened,
+            opened: Arc::new(opened),
             admission: Admission::counting(ADMITTED, Arc::clone(&waiting)),
             urgent: Admission::new(ADMITTED),
             waiting,
@@ -157,11 +163,6 @@ impl Life {
         std::mem::replace(&mut *reason, "restarted after a crash")
     }
 
-    /// Its place in the live tree.
-    pub fn address(&self) -> String {
-        address(&self.agent_id)
-    }
-
     /// Whether this is the first incarnation of a session that cannot have a journal; true once.
     pub(super) fn is_fresh(&self) -> bool {
         self.fresh.swap(false, Ordering::SeqCst)
@@ -169,26 +170,39 @@ impl Life {
 
     /// Lets the live tree show how many inputs wait.
     pub(super) fn show_queue(&self) {
-        self.backstage.tree.set_queue(&self.address(), self.waiting.clone());
+        self.backstage.tree.set_queue(&self.address, self.waiting.clone());
     }
 
     /// Remembers a model with its key, which no journal holds.
-    pub(super) fn learn(&self, model: &ModelConfig) {
-        *lock(&self.model) = model.clone();
+    pub(super) fn learn(&self, model: Arc<ModelConfig>) {
+        *lock(&self.keyed) = Some(model);
+    }
+
+    /// The model of the settings, with the key that the program gave for it.
+    pub(super) fn given(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
+        let mut model = settings.clone();
+        if model.api_key.is_none()
+            && let Some(keyed) = lock(&self.keyed).as_ref()
+            && keyed.provider == model.provider
+            && keyed.base_url == model.base_url
+        {
+            Arc::make_mut(&mut model).api_key = keyed.api_key.clone();
+        }
+        model
     }
 
     /// The model to ask: the one of the settings, with the key the program gave, or one from the environment.
-    pub(super) fn model(&self, settings: &ModelConfig) -> Arc<ModelConfig> {
-        let mut model = settings.clone();
-        let known = lock(&self.model);
-        if model.api_key.is_none() && known.provider == model.provider && known.base_url == model.base_url {
-            model.api_key = known.api_key.clone();
-        }
-        Arc::new(with_key(&model))
+    pub(super) fn model(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
+        with_key(self.given(settings))
     }
 
     pub(crate) fn lease(&self, lease: Lease) {
         *lock(&self.lease) = Some(lease);
+    }
+
+    /// The connection it has a share in.
+    pub(super) fn leased(&self) -> Option<Arc<str>> {
+        lock(&self.lease).as_ref().map(|lease| lease.id().clone())
     }
 
     /// Gives up its share in a connection: the agent is gone for good, or asks another model.

@@ -66,7 +66,7 @@ pub enum AgentMsg {
     /// A writer that was searched for.
     WriterIs {
         /// Its address.
-        address: String,
+        address: Arc<str>,
         /// Its incarnation, or why there is none.
         writer: Result<ActorRef<WriterMsg>, String>,
     },
@@ -183,14 +183,14 @@ impl AgentState {
         Self {
             agent_id: durable.agent_id.clone(),
             session_id: durable.session_id.clone(),
-            loop_counters: durable.loop_counters.clone(),
+            loop_counters: durable.loop_counters.iter().cloned().collect(),
             last_loop_id: durable.last_loop_id.clone(),
             last_input: durable.last_input().cloned(),
             last_active_at: durable.last_active_at,
             is_streaming: machine.is_running(),
             messages: durable.transcript(),
             queued: (durable.steering.len(), durable.follow_ups.len()),
-            settings: durable.settings.clone(),
+            settings: durable.settings.as_ref().clone(),
         }
     }
 }

@@ -56,7 +56,7 @@ impl State {
                 }
                 self.life.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
-                self.orphans = machine.durable().children_under_way();
+                self.work().orphans = machine.durable().children_under_way();
                 self.answer_late_waiters();
                 let effects = machine.recover(self.life.backstage.now(), reason);
                 self.stage = Stage::Live(Box::new(machine));
@@ -86,7 +86,7 @@ impl State {
 
     fn answer_late_waiters(&mut self) {
         for report in self.ended.clone() {
-            for reply in self.waiters.remove(&report.input_id).unwrap_or_default() {
+            for reply in self.work().waiters.remove(&report.input_id).unwrap_or_default() {
                 let _ = reply.send(Ok(report.clone()));
             }
         }
@@ -95,12 +95,12 @@ impl State {
     /// Drops everything that is under way and waits to be told something.
     pub(super) fn park(&mut self, reason: String) {
         self.drop_flight();
-        for (_, replies) in self.replies.drain() {
+        for (_, replies) in self.work().replies.drain() {
             for (reply, _permit) in replies {
                 let _ = reply.send(Err(InputError::Parked(reason.clone())));
             }
         }
-        for reply in self.waiters.drain().flat_map(|(_, waiting)| waiting) {
+        for reply in self.work().waiters.drain().flat_map(|(_, waiting)| waiting) {
             let _ = reply.send(Err(InputError::Parked(reason.clone())));
         }
         self.stage = Stage::Parked { reason };
@@ -124,10 +124,9 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
             tracing::warn!(%session, "{damage}");
         }
         if loaded.entries.is_empty() {
-            let mut opened = life.opened.clone();
+            let mut opened = life.opened.as_ref().clone();
             opened.session_id = session;
             let setup = life.setup(life.model(&opened.settings.model));
-            opened.settings.model.api_key = None;
             let machine = Machine::new(opened, setup);
             return Ok(Recovery { machine, reason, lease: None, last: Seq::default(), untold });
         }
@@ -136,7 +135,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
         if told.is_some_and(|told| told.seq <= last) {
             untold.extend(replay(entries(), told).map_err(|error| error.to_string())?);
         }
-        let placeholder = life.setup(Arc::new(life.opened.settings.model.clone()));
+        let placeholder = life.setup(life.opened.settings.model.clone());
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
         if let Some(next) = machine.durable().rotated_to.clone() {
             session = next;

@@ -1,20 +1,17 @@
 //! What one incarnation of an agent holds.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use playhouse_protocol::{CallId, InputId, PermissionId, SessionId, StreamConfig, ToolCallId};
-use playhouse_provider::ConnectionMsg;
-use playhouse_session::WriterMsg;
-use playhouse_supervision::{NodeState, Permit, TreeNode};
-use playhouse_tools::ExecutorMsg;
+use playhouse_protocol::InputId;
+use playhouse_supervision::NodeState;
 use ractor::ActorRef;
 
-use super::children::Child;
 use super::life::Life;
-use super::msg::{AgentMsg, Reply, Waiter};
-use crate::machine::{HookId, InputError, Machine, RunReport, Timer};
+use super::msg::{AgentMsg, Waiter};
+use super::work::Work;
+use crate::machine::{InputError, Machine, RunReport};
 use crate::task::Task;
 
 /// How many ended runs an agent remembers for those who ask late.
@@ -35,28 +32,9 @@ pub struct State {
     pub(super) myself: ActorRef<AgentMsg>,
     pub(super) life: Arc<Life>,
     pub(super) stage: Stage,
-    /// The writers it works with, by address: one, and a second during a change of session.
-    pub(super) writers: Vec<(String, ActorRef<WriterMsg>)>,
-    pub(super) writer_searches: Vec<(String, Task)>,
-    pub(super) connection: Option<ActorRef<ConnectionMsg>>,
-    pub(super) connection_search: Option<Task>,
-    /// A call that waits for a connection.
-    pub(super) unsent: Option<(CallId, Box<StreamConfig>)>,
-    /// The call that is under way, and its place in the live tree.
-    pub(super) call_node: Option<(CallId, TreeNode)>,
-    pub(super) executor: Option<(ActorRef<ExecutorMsg>, TreeNode)>,
-    pub(super) running: HashMap<ToolCallId, TreeNode>,
-    pub(super) children: HashMap<ToolCallId, Child>,
-    /// Sessions in memory of sub-agents that are over: kept until the run is, in case its end must be read again.
-    pub(super) spent: Vec<SessionId>,
-    /// Sub-agents that an earlier incarnation had started and this one has not taken up.
-    pub(super) orphans: Vec<SessionId>,
-    pub(super) hooks: HashMap<HookId, Task>,
-    pub(super) questions: HashMap<PermissionId, Task>,
-    pub(super) timers: HashMap<Timer, Task>,
-    pub(super) replies: HashMap<InputId, Vec<(Reply, Permit)>>,
-    pub(super) waiters: HashMap<InputId, Vec<Waiter>>,
     pub(super) ended: VecDeque<Arc<RunReport>>,
+    /// What is under way, if anything is.
+    work: Option<Box<Work>>,
     /// What the live tree shows of it.
     shown: Option<NodeState>,
 }
@@ -73,23 +51,8 @@ impl State {
             myself,
             life,
             stage: Stage::Recovering { held: Vec::new(), _work: None },
-            writers: Vec::new(),
-            writer_searches: Vec::new(),
-            connection: None,
-            connection_search: None,
-            unsent: None,
-            call_node: None,
-            executor: None,
-            running: HashMap::new(),
-            children: HashMap::new(),
-            spent: Vec::new(),
-            orphans: Vec::new(),
-            hooks: HashMap::new(),
-            questions: HashMap::new(),
-            timers: HashMap::new(),
-            replies: HashMap::new(),
-            waiters: HashMap::new(),
             ended: VecDeque::new(),
+            work: None,
             shown: None,
         }
     }
@@ -98,9 +61,8 @@ impl State {
     pub(super) fn begin(&mut self) {
         self.life.show_queue();
         if self.life.is_fresh() {
-            let mut opened = self.life.opened.clone();
-            let setup = self.life.setup(Arc::new(opened.settings.model.clone()));
-            opened.settings.model.api_key = None;
+            let opened = self.life.opened.clone();
+            let setup = self.life.setup(self.life.given(&opened.settings.model));
             self.life.take_reason();
             self.stage = Stage::Live(Box::new(Machine::new(opened, setup)));
             self.show();
@@ -125,8 +87,24 @@ impl State {
             Stage::Parked { reason } => NodeState::Parked { reason: reason.clone() },
         };
         if self.shown.as_ref() != Some(&state) {
-            self.life.backstage.tree.set_state(&self.life.address(), state.clone());
+            self.life.backstage.tree.set_state(&self.life.address, state.clone());
             self.shown = Some(state);
+        }
+    }
+
+    /// What is under way.
+    pub(super) fn work(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    /// Keeps nothing of what is over.
+    pub(super) fn settle(&mut self) {
+        let rests = match &self.stage {
+            Stage::Live(machine) => machine.is_at_rest(),
+            Stage::Recovering { .. } | Stage::Parked { .. } => true,
+        };
+        if rests && self.work.as_ref().is_some_and(|work| work.is_done()) {
+            self.work = None;
         }
     }
 
@@ -137,7 +115,7 @@ impl State {
             (Some(report), _) => drop(reply.send(Ok(report.clone()))),
             (None, Stage::Parked { reason }) => drop(reply.send(Err(InputError::Parked(reason.clone())))),
             (None, Stage::Live(_) | Stage::Recovering { .. }) => {
-                let waiting = self.waiters.entry(input_id).or_default();
+                let waiting = self.work().waiters.entry(input_id).or_default();
                 waiting.retain(|reply| !reply.is_closed());
                 waiting.push(reply);
             }
@@ -145,12 +123,71 @@ impl State {
     }
 
     pub(super) fn run_ended(&mut self, report: Arc<RunReport>) {
-        for reply in self.waiters.remove(&report.input_id).unwrap_or_default() {
+        for reply in self.work().waiters.remove(&report.input_id).unwrap_or_default() {
             let _ = reply.send(Ok(report.clone()));
+        }
+        if self.ended.is_empty() {
+            self.ended.reserve_exact(1);
         }
         self.ended.push_back(report);
         if self.ended.len() > REMEMBERED {
             self.ended.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of;
+
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        use crate::machine::*;
+        macro_rules! show { ($($t:ty),* $(,)?) => { $( println!("{:6} {}", size_of::<$t>(), stringify!($t)); )* } }
+        show!(
+            State,
+            Stage,
+            Life,
+            Machine,
+            Durable,
+            Setup,
+            AgentMsg,
+            Input,
+            Effect,
+            crate::backstage::Lease,
+            durable::Run,
+            durable::Pending,
+            durable::Turn,
+            crate::machine::run::Phase,
+            RunReport,
+            crate::hub::Topic,
+            crate::definition::Toolbox,
+            crate::Definition,
+            crate::Hooks,
+            playhouse_protocol::entry::Settings,
+            playhouse_protocol::entry::Opened,
+            playhouse_protocol::Entry,
+            playhouse_protocol::EntryBody,
+            playhouse_protocol::entry::SpawnRef,
+            playhouse_protocol::Outcome,
+            playhouse_protocol::ProviderError,
+            playhouse_protocol::ContinuationKind,
+            playhouse_protocol::ToolResult,
+            playhouse_protocol::EffectClass,
+            playhouse_protocol::PermissionDecision,
+            playhouse_protocol::Content,
+            playhouse_protocol::Message,
+            playhouse_protocol::Usage,
+            playhouse_protocol::AgentMessage,
+            playhouse_protocol::Event,
+            playhouse_protocol::AgentEvent,
+            playhouse_protocol::CallReport,
+            playhouse_protocol::ToolReport,
+            playhouse_protocol::CommitReport,
+            playhouse_supervision::ChildSpec,
+            ractor::SupervisionEvent
+        );
     }
 }

@@ -77,7 +77,7 @@ async fn callbacks_may_block_and_panic_and_are_called_with_everything_before_the
         std::thread::sleep(Duration::from_millis(5));
         seen.send(event.agent_id.to_string()).unwrap();
     });
-    hub.call_back(&topic, &[callback.clone()]);
+    hub.call_back(&topic, std::slice::from_ref(&callback));
     hub.call_back(&topic, &[callback]);
     assert_eq!(topic.subscribers(), 1, "a second start adds none");
     for _ in 0..20 {

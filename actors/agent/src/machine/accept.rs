@@ -62,7 +62,7 @@ impl Machine {
                 self.must_be_idle()?;
                 let len = continues_at(&self.durable, &kind)?;
                 must_be_open(&self.durable.history, len)?;
-                self.push(EntryBody::ContinueAsked { input_id, kind });
+                self.push(EntryBody::ContinueAsked { input_id, kind: Box::new(kind) });
                 Ok(Answer::Ack)
             }
             Input::Abort { input_id } => {
@@ -85,8 +85,8 @@ impl Machine {
             }
             Input::Configure { settings, .. } => {
                 self.must_be_idle()?;
-                if self.durable.settings != *settings {
-                    self.push(EntryBody::Configured { settings });
+                if *self.durable.settings != *settings {
+                    self.push(EntryBody::Configured { settings: Arc::from(settings) });
                 }
                 Ok(Answer::Ack)
             }
@@ -147,7 +147,7 @@ impl Machine {
 
     /// The call that waits for an answer to this question.
     pub(super) fn asked(&self, permission_id: &PermissionId) -> Option<&CallSlot> {
-        let turn = self.durable.run.as_ref().and_then(Run::turn)?;
+        let turn = self.durable.run.as_deref().and_then(Run::turn)?;
         let is_it =
             |state: &CallState| matches!(state, CallState::Asked { permission_id: open, .. } if open == permission_id);
         turn.calls.iter().find(|slot| is_it(&slot.state))

@@ -1,6 +1,6 @@
 //! A model call from its request to its response.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use playhouse_context::repaired;
@@ -32,8 +32,7 @@ impl Machine {
             attempt,
             request_hash: self.durable.digest.to_string(),
         });
-        self.flight.call =
-            Some(OpenCall { id: call.clone(), attempt, message_id, shown: false, sent: false, text: String::new() });
+        self.flight.call = Some(Box::new(OpenCall::new(call.clone(), attempt, message_id)));
         if self.journal == Journal::Damaged && transcript::validate(config.messages.sendable(), Ending::Open).is_err() {
             let message = "the journal has lost the message that was to be answered: send it again".to_owned();
             self.fail_with(&ProviderError::Other { message });
@@ -50,7 +49,7 @@ impl Machine {
         };
         StreamConfig {
             model_config: self.setup.model.clone(),
-            system_prompt: settings.system_prompt.as_str().into(),
+            system_prompt: settings.system_prompt.clone(),
             messages,
             tools: self.setup.catalog.definitions(),
             thinking_level: settings.thinking_level,
@@ -115,6 +114,7 @@ impl Machine {
         self.show_message();
         let Some(open) = &self.flight.call else { return };
         let (call_id, message_id, attempt) = (open.id.clone(), open.message_id.clone(), open.attempt);
+        let error = Box::new(error);
         self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms });
     }
 
@@ -181,8 +181,7 @@ impl Machine {
             let id: CallId = format!("{}/{}/{}", run.loop_id, turn.index, turn.next_attempt).into();
             let message_id = message_id(run, turn.index, turn.next_attempt);
             let attempt = turn.next_attempt;
-            self.flight.call =
-                Some(OpenCall { id, attempt, message_id, shown: false, sent: false, text: String::new() });
+            self.flight.call = Some(Box::new(OpenCall::new(id, attempt, message_id)));
         }
         let Some(open) = &mut self.flight.call else { return };
         let text = std::mem::take(&mut open.text);
@@ -221,7 +220,7 @@ fn message_id(run: &Run, turn: u32, attempt: u32) -> MessageId {
 
 /// Gives calls an id of our own where the provider's is missing or was used before in this session. Arguments that are
 /// no object become text, which is never run. A response that was not completed keeps no calls.
-fn with_unique_calls(message: Message, call: &CallId, used: &HashSet<ToolCallId>) -> Message {
+fn with_unique_calls(message: Message, call: &CallId, used: &BTreeSet<ToolCallId>) -> Message {
     let Message::Assistant { mut content, stop_reason, model, provider, usage, timestamp, error_message } = message
     else {
         return message;
@@ -229,7 +228,7 @@ fn with_unique_calls(message: Message, call: &CallId, used: &HashSet<ToolCallId>
     if matches!(stop_reason, StopReason::Error | StopReason::Aborted) {
         content.retain(|block| !matches!(block, Content::ToolCall { .. }));
     }
-    let mut here: HashSet<ToolCallId> = HashSet::new();
+    let mut here: BTreeSet<ToolCallId> = BTreeSet::new();
     for (n, block) in content.iter_mut().enumerate() {
         if let Content::ToolCall { id, arguments, .. } = block {
             let mut own = format!("{call}/{n}").replace(['/', '.'], "_");
@@ -243,5 +242,7 @@ fn with_unique_calls(message: Message, call: &CallId, used: &HashSet<ToolCallId>
             }
         }
     }
+    // It grew block by block, and stays for as long as the conversation does.
+    content.shrink_to_fit();
     Message::Assistant { content, stop_reason, model, provider, usage, timestamp, error_message }
 }

@@ -3,7 +3,7 @@
 //! [`Durable::apply`] is the only code that changes it, for live agents and for recovered ones. It takes any
 //! sequence of entries without failing: a journal may have lost a line, and what is left still counts.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use playhouse_context::repaired;
@@ -29,9 +29,9 @@ pub struct Durable {
     /// The session.
     pub session_id: SessionId,
     /// How it runs.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Its parent, for a sub-agent.
-    pub spawned_by: Option<SpawnRef>,
+    pub spawned_by: Option<Arc<SpawnRef>>,
     /// Whether the journal holds its first entry.
     pub journaled: bool,
     /// The number of the next entry: how many there are, lost ones included.
@@ -49,17 +49,17 @@ pub struct Durable {
     /// Follow-ups that wait.
     pub follow_ups: VecDeque<QueuedInput>,
     /// An accepted prompt or continuation whose run has not begun.
-    pub pending: Option<Pending>,
-    /// The run.
-    pub run: Option<Run>,
+    pub pending: Option<Box<Pending>>,
+    /// The run; an agent without one has no room for it.
+    pub run: Option<Box<Run>>,
     /// An ended run whose `after_loop` is still due.
     pub closing: Option<Arc<RunReport>>,
     /// Inputs the journal has.
     pub seen: Seen,
     /// The latest ended runs.
     pub ended: VecDeque<Arc<RunReport>>,
-    /// Runs so far, by configuration.
-    pub loop_counters: BTreeMap<String, u32>,
+    /// Runs so far, by configuration: few have more than one.
+    pub loop_counters: Vec<(String, u32)>,
     /// The latest run.
     pub last_loop_id: Option<LoopId>,
     /// When the agent was last prompted, in unix milliseconds.
@@ -67,7 +67,7 @@ pub struct Durable {
     /// Model responses the chain holds.
     pub responses: u64,
     /// Tool-call ids the session has used.
-    pub call_ids: HashSet<ToolCallId>,
+    pub call_ids: BTreeSet<ToolCallId>,
     /// The session's first prompt.
     pub first_prompt: Arc<str>,
     /// How many messages there were before the last run's first response.
@@ -99,11 +99,11 @@ impl Durable {
             closing: None,
             seen: Seen::default(),
             ended: VecDeque::new(),
-            loop_counters: BTreeMap::new(),
+            loop_counters: Vec::new(),
             last_loop_id: None,
             last_active_at: None,
             responses: 0,
-            call_ids: HashSet::new(),
+            call_ids: BTreeSet::new(),
             first_prompt: "".into(),
             rerun_point: None,
             parked: None,
@@ -133,7 +133,7 @@ impl Durable {
 
     /// The sessions of sub-agents that were started and have given nothing yet.
     pub fn children_under_way(&self) -> Vec<SessionId> {
-        let calls = self.run.as_ref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
+        let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
         let session = |slot: &CallSlot| match &slot.state {
             CallState::Started { effect: EffectClass::Child { session }, .. } => Some(session.clone()),
             _ => None,
@@ -144,7 +144,7 @@ impl Durable {
     /// The conversation as a model may be shown it now, open calls answered for.
     pub fn transcript(&self) -> History {
         let mut history = self.history.clone();
-        if let Some(turn) = self.run.as_ref().and_then(Run::turn) {
+        if let Some(turn) = self.run.as_deref().and_then(Run::turn) {
             for answer in turn.answers() {
                 history.push(answer.clone());
             }
@@ -155,7 +155,7 @@ impl Durable {
     /// Takes one entry in.
     pub fn apply(&mut self, entry: &Entry) {
         // Lines may be missing: a number that was given once is not given again.
-        self.entries = self.entries.max(number(&entry.id)).saturating_add(1);
+        self.entries = self.entries.max(entry.id.number().unwrap_or_default()).saturating_add(1);
         self.tail = Some(entry.id.clone());
         if let Some(loop_id) = &entry.loop_id {
             self.count_loop(loop_id);
@@ -167,17 +167,17 @@ impl Durable {
                 *self = Self::new(opened);
                 (self.entries, self.tail, self.journaled) = (1, tail, true);
             }
-            EntryBody::Configured { settings } => self.settings = settings.as_ref().clone(),
+            EntryBody::Configured { settings } => self.settings = settings.clone(),
             EntryBody::Input(input) => self.accept(input, entry.at),
             EntryBody::ContinueAsked { input_id, kind } => {
                 self.seen.insert(input_id.clone());
                 self.last_active_at = Some(entry.at);
-                let ask = Ask::Continue(kind.clone());
-                self.pending = Some(Pending { input_id: input_id.clone(), ask, aborting: false });
+                let ask = Ask::Continue(kind.as_ref().clone());
+                self.pending = Some(Box::new(Pending { input_id: input_id.clone(), ask, aborting: false }));
             }
             EntryBody::Head { messages, .. } => self.cut(*messages),
             EntryBody::LoopStarted { continuation, input_id, .. } => {
-                self.start(entry, continuation.clone(), input_id);
+                self.start(entry, continuation.as_deref().cloned(), input_id);
             }
             EntryBody::InputRejected { input_id, .. } => self.unqueue(input_id),
             EntryBody::TurnStarted { turn_index, placed, .. } => {
@@ -235,7 +235,7 @@ impl Durable {
             EntryBody::TurnEnded { usage, elapsed, .. } => {
                 self.settle_turn(&entry.id);
                 if let Some(run) = &mut self.run {
-                    run.usage += *usage;
+                    run.usage += **usage;
                     run.tracker.turn_ended(usage, *elapsed);
                 }
             }
@@ -273,7 +273,7 @@ impl Durable {
                     self.first_prompt = text.into();
                 }
                 let ask = Ask::Prompt(input.messages.clone());
-                self.pending = Some(Pending { input_id: input.input_id.clone(), ask, aborting: false });
+                self.pending = Some(Box::new(Pending { input_id: input.input_id.clone(), ask, aborting: false }));
             }
             InputKind::Steer => self.steering.push_back(input.clone()),
             InputKind::FollowUp => self.follow_ups.push_back(input.clone()),
@@ -295,7 +295,7 @@ impl Durable {
             Some(Ask::Continue(_)) | None => Vec::new(),
         };
         self.closing = None;
-        self.run = Some(Run {
+        self.run = Some(Box::new(Run {
             loop_id,
             input_id: input_id.clone(),
             continuation,
@@ -306,7 +306,7 @@ impl Durable {
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
             aborting,
-        });
+        }));
     }
 
     /// Keeps the counters at the runs that entries name: `{session}.{config}.{n}`.
@@ -317,8 +317,14 @@ impl Durable {
         self.last_loop_id = Some(loop_id.clone());
         let inner = loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
         let Some((config, n)) = inner.trim_start_matches('.').rsplit_once('.') else { return };
-        let count = self.loop_counters.entry(config.to_owned()).or_default();
-        *count = n.parse::<u32>().unwrap_or_default().max(*count);
+        let n: u32 = n.parse().unwrap_or_default();
+        match self.loop_counters.iter_mut().find(|(known, _)| known == config) {
+            Some((_, count)) => *count = n.max(*count),
+            None => {
+                self.loop_counters.reserve_exact(1);
+                self.loop_counters.push((config.to_owned(), n));
+            }
+        }
     }
 
     fn respond(&mut self, message: &Arc<AgentMessage>, entry: &EntryId) {
@@ -389,6 +395,9 @@ impl Durable {
             self.rerun_point = Some(point);
         }
         let report = Arc::new(report);
+        if self.ended.is_empty() {
+            self.ended.reserve_exact(1);
+        }
         self.ended.push_back(report.clone());
         if self.ended.len() > REMEMBERED_RUNS {
             self.ended.pop_front();
@@ -437,6 +446,10 @@ impl Durable {
     }
 
     fn mark(&mut self, entry: &EntryId) {
+        if self.marks.is_empty() {
+            // The marks of one turn: for many agents it is their only one.
+            self.marks.reserve_exact(2);
+        }
         self.marks.push((entry.clone(), self.history.len()));
     }
 
@@ -461,7 +474,7 @@ impl Durable {
     }
 
     fn turn_mut(&mut self) -> Option<&mut Turn> {
-        self.run.as_mut().and_then(Run::turn_mut)
+        self.run.as_deref_mut().and_then(Run::turn_mut)
     }
 
     fn slot_mut(&mut self, id: &ToolCallId) -> Option<&mut CallSlot> {
@@ -476,9 +489,4 @@ impl Durable {
             slot.state = state;
         }
     }
-}
-
-/// The number that an entry's id ends with.
-fn number(id: &EntryId) -> u64 {
-    id.as_str().rsplit_once('#').and_then(|(_, number)| number.parse().ok()).unwrap_or_default()
 }

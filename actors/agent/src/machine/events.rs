@@ -57,7 +57,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
     match &entry.body {
         EntryBody::LoopStarted { parent_loop_id, continuation, config, .. } => out.push(AgentEvent::AgentStart {
             parent_loop_id: parent_loop_id.clone(),
-            continuation_kind: continuation.clone(),
+            continuation_kind: continuation.as_deref().cloned(),
             config: config.clone(),
         }),
         EntryBody::InputRejected { input_id, reason } => {
@@ -75,7 +75,11 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         EntryBody::AttemptFailed { message_id, attempt, error, delay_ms, .. } => {
             let message = Arc::new(failed_message(before, error, entry.at));
             out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message });
-            out.push(AgentEvent::ProviderRetry { attempt: *attempt, error: error.clone(), delay_ms: *delay_ms });
+            out.push(AgentEvent::ProviderRetry {
+                attempt: *attempt,
+                error: error.as_ref().clone(),
+                delay_ms: *delay_ms,
+            });
         }
         EntryBody::Responded { message_id, message, .. } => {
             out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message: message.clone() });
@@ -152,13 +156,13 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
             }
         }
         EntryBody::TurnEnded { turn_index, usage, .. } => {
-            if let Some(turn) = before.run.as_ref().and_then(Run::turn)
+            if let Some(turn) = before.run.as_deref().and_then(Run::turn)
                 && let Some(message) = &turn.response
             {
                 out.push(AgentEvent::TurnEnd {
                     turn_index: *turn_index,
                     message: message.clone(),
-                    usage: *usage,
+                    usage: **usage,
                     tool_results: turn.answers().cloned().collect(),
                 });
             }
@@ -305,7 +309,7 @@ fn end(
 
 /// Open questions are shown again under the same id.
 fn ask_again(before: &Durable, out: &mut Vec<AgentEvent>) {
-    let Some(turn) = before.run.as_ref().and_then(Run::turn) else { return };
+    let Some(turn) = before.run.as_deref().and_then(Run::turn) else { return };
     for slot in &turn.calls {
         if let CallState::Asked { permission_id, reason } = &slot.state {
             out.push(AgentEvent::PermissionRequired {

@@ -1,8 +1,8 @@
 //! The part of an agent's state that a fold leaves empty: what is under way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
 
 use playhouse_protocol::entry::{Placed, QueuedInput};
 use playhouse_protocol::{
@@ -14,26 +14,21 @@ use super::effect::Effect;
 use super::input::{HookId, HookPoint, Verdict};
 
 /// What is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Flight {
+    /// What the input being handled has made so far.
+    pub entries: Vec<Arc<Entry>>,
+    pub items: Vec<Item>,
     /// Batches that are not yet durable, oldest first, with what waits for each.
     pub pending: VecDeque<PendingBatch>,
-    /// The number of the next batch.
-    pub next_batch: u64,
-    /// The latest durable entry.
-    pub last_seq: Seq,
-    /// The next place among its events.
-    pub next_k: u32,
     /// The open model call.
-    pub call: Option<OpenCall>,
+    pub call: Option<Box<OpenCall>>,
     /// How often the open turn's call was lost with its connection.
     pub lost: u32,
     /// The hook that the run itself waits for.
     pub gate: Gate,
     /// Hooks that tool calls wait for.
-    pub tool_hooks: HashMap<HookId, ToolCallId>,
-    /// The number of the next hook.
-    pub next_hook: u64,
+    pub tool_hooks: BTreeMap<HookId, ToolCallId>,
     /// The prompt after its filters.
     pub prompt: Option<Vec<Arc<AgentMessage>>>,
     /// Steering or follow-ups that the filters are looking at; their verdict is for these, whatever has come since.
@@ -43,13 +38,63 @@ pub(crate) struct Flight {
     /// Whether `after_turn` was run for the turn that ended last.
     pub after_turn_done: bool,
     /// Tool calls that are past their vetting.
-    pub tools: HashMap<ToolCallId, ToolFlight>,
-    /// Since when running time counts that the journal does not have.
-    pub mark: Duration,
+    pub tools: BTreeMap<ToolCallId, Box<ToolFlight>>,
     /// A change of session that is under way.
-    pub rotation: Option<Rotation>,
+    pub rotation: Option<Box<Rotation>>,
     /// Why nothing more may happen.
     pub parked: Option<String>,
+}
+
+impl Flight {
+    const fn none() -> Self {
+        Self {
+            entries: Vec::new(),
+            items: Vec::new(),
+            pending: VecDeque::new(),
+            call: None,
+            lost: 0,
+            gate: Gate::Open,
+            tool_hooks: BTreeMap::new(),
+            prompt: None,
+            filtering: Vec::new(),
+            taken: Vec::new(),
+            after_turn_done: false,
+            tools: BTreeMap::new(),
+            rotation: None,
+            parked: None,
+        }
+    }
+}
+
+/// A [`Flight`] that takes no room until something is put into it: there may be very many agents at rest.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Option<Box<Flight>>);
+
+impl Deref for InFlight {
+    type Target = Flight;
+    fn deref(&self) -> &Flight {
+        static NONE: Flight = Flight::none();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for InFlight {
+    fn deref_mut(&mut self) -> &mut Flight {
+        self.0.get_or_insert_with(|| Box::new(Flight::none()))
+    }
+}
+
+/// Numbers that go on from one run to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// The number of the next batch.
+    pub next_batch: u64,
+    /// The latest durable entry.
+    pub last_seq: Seq,
+    /// The next place among its events.
+    pub next_k: u32,
+    /// The number of the last hook.
+    pub last_hook: u64,
 }
 
 /// Entries that one input made, and what happens when they are durable, in order.
@@ -87,6 +132,12 @@ pub(crate) struct OpenCall {
     pub text: String,
 }
 
+impl OpenCall {
+    pub fn new(id: CallId, attempt: u32, message_id: MessageId) -> Self {
+        Self { id, attempt, message_id, shown: false, sent: false, text: String::new() }
+    }
+}
+
 /// The hook that the run itself waits for.
 #[derive(Debug, Default)]
 pub(crate) enum Gate {
@@ -96,7 +147,7 @@ pub(crate) enum Gate {
     /// This one.
     Waiting { hook: HookId, point: HookPoint },
     /// It answered.
-    Answered { point: HookPoint, verdict: Verdict },
+    Answered { point: HookPoint, verdict: Box<Verdict> },
 }
 
 /// A tool call past its vetting.
@@ -111,8 +162,8 @@ pub(crate) struct ToolFlight {
 }
 
 impl ToolFlight {
-    pub fn new(stage: ToolStage) -> Self {
-        Self { stage, update: Update::None, next_update: None, finished: None }
+    pub fn new(stage: ToolStage) -> Box<Self> {
+        Box::new(Self { stage, update: Update::None, next_update: None, finished: None })
     }
 }
 

@@ -19,7 +19,7 @@ impl Machine {
             return Some(Verdict::Go);
         }
         match std::mem::take(&mut self.flight.gate) {
-            Gate::Answered { point: answered, verdict } if answered == point => Some(verdict),
+            Gate::Answered { point: answered, verdict } if answered == point => Some(*verdict),
             Gate::Waiting { hook, point: waiting } if waiting == point => {
                 self.flight.gate = Gate::Waiting { hook, point };
                 None
@@ -43,8 +43,8 @@ impl Machine {
     }
 
     pub(super) fn next_hook(&mut self) -> HookId {
-        self.flight.next_hook += 1;
-        HookId(self.flight.next_hook)
+        self.counters.last_hook += 1;
+        HookId(self.counters.last_hook)
     }
 
     pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
@@ -74,7 +74,7 @@ impl Machine {
     fn hook_answered(&mut self, hook: HookId, verdict: Verdict) {
         match self.flight.gate {
             Gate::Waiting { hook: waiting, point } if waiting == hook => {
-                self.flight.gate = Gate::Answered { point, verdict };
+                self.flight.gate = Gate::Answered { point, verdict: Box::new(verdict) };
             }
             Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
                 if let Some(call) = self.flight.tool_hooks.remove(&hook) {
@@ -100,7 +100,7 @@ impl Machine {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             self.flight.gate = match point {
-                HookPoint::AfterTurn | HookPoint::AfterLoop => Gate::Answered { point, verdict: Verdict::Go },
+                HookPoint::AfterTurn | HookPoint::AfterLoop => Gate::Answered { point, verdict: Box::new(Verdict::Go) },
                 HookPoint::BeforeLoop
                 | HookPoint::BeforeTurn
                 | HookPoint::BeforeTool
@@ -111,9 +111,7 @@ impl Machine {
                 | HookPoint::Filter => Gate::Open,
             };
         }
-        let mut waiting: Vec<_> = std::mem::take(&mut self.flight.tool_hooks).into_iter().collect();
-        waiting.sort();
-        for (hook, call) in waiting {
+        for (hook, call) in std::mem::take(&mut self.flight.tool_hooks) {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             let Some(tool) = self.flight.tools.get_mut(&call) else { continue };

@@ -37,7 +37,7 @@ use playhouse_protocol::{
 
 pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
-use flight::{Flight, Gate, Item, PendingBatch, ToolStage};
+use flight::{Counters, Gate, InFlight, Item, PendingBatch, ToolStage};
 pub use input::{
     Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, Timer, Verdict, Vetting,
 };
@@ -101,22 +101,23 @@ pub enum Journal {
 pub struct Machine {
     setup: Setup,
     durable: Durable,
-    flight: Flight,
+    flight: InFlight,
+    counters: Counters,
+    /// Since when running time counts that the journal does not have.
+    mark: Duration,
     /// The entry that opens the journal, until it is there.
-    opened: Option<Box<Opened>>,
+    opened: Option<Arc<Opened>>,
     journal: Journal,
     now: Now,
-    /// What the input being handled has made so far.
-    entries: Vec<Arc<Entry>>,
-    items: Vec<Item>,
+    /// What the input being handled asks for so far.
     out: Vec<Effect>,
 }
 
 impl Machine {
     /// An agent whose journal does not exist yet; its first entry will make it.
-    pub fn new(opened: Opened, setup: Setup) -> Self {
-        let durable = Durable::new(&opened);
-        Self::with(durable, Some(Box::new(opened)), setup, Journal::Whole)
+    pub fn new(opened: impl Into<Arc<Opened>>, setup: Setup) -> Self {
+        let opened = opened.into();
+        Self::with(Durable::new(&opened), Some(opened), setup, Journal::Whole)
     }
 
     /// The agent that these entries stand for. Nothing is under way until [`Machine::recover`].
@@ -135,20 +136,20 @@ impl Machine {
             last_seq = seq;
         }
         let mut machine = Self::with(durable, None, setup, journal);
-        machine.flight.last_seq = last_seq;
+        machine.counters.last_seq = last_seq;
         Ok(machine)
     }
 
-    fn with(durable: Durable, opened: Option<Box<Opened>>, setup: Setup, journal: Journal) -> Self {
+    fn with(durable: Durable, opened: Option<Arc<Opened>>, setup: Setup, journal: Journal) -> Self {
+        let (flight, counters) = (InFlight::default(), Counters::default());
         let now = Now { wall: 0, mono: Duration::ZERO };
-        let flight = Flight::default();
-        Self { setup, durable, flight, opened, journal, now, entries: Vec::new(), items: Vec::new(), out: Vec::new() }
+        Self { setup, durable, flight, counters, mark: now.mono, opened, journal, now, out: Vec::new() }
     }
 
     /// Goes on after a fold: what was under way is asked for again, or answered for.
     pub fn recover(&mut self, now: Now, reason: &str) -> Vec<Effect> {
         self.now = now;
-        self.flight.mark = now.mono;
+        self.mark = now.mono;
         if self.durable.run.is_some() || self.durable.pending.is_some() || self.durable.parked.is_some() {
             self.push(EntryBody::Recovered { reason: reason.to_owned() });
         }
@@ -217,6 +218,9 @@ impl Machine {
     fn finish_input(&mut self) -> Vec<Effect> {
         while self.step() {}
         self.seal();
+        if self.is_at_rest() && self.flight.parked.is_none() {
+            self.flight = InFlight::default();
+        }
         std::mem::take(&mut self.out)
     }
 
@@ -239,43 +243,43 @@ impl Machine {
         });
         let events = events::derive(&self.durable, &entry);
         self.durable.apply(&entry);
-        self.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
-        self.entries.push(entry);
+        self.flight.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
+        self.flight.entries.push(entry);
     }
 
     fn next_entry_id(&self, loop_id: Option<&LoopId>) -> EntryId {
-        let owner = loop_id.map_or(self.durable.session_id.as_str(), LoopId::as_str);
-        format!("{owner}#{}", self.durable.entries).into()
+        let owner = loop_id.map_or_else(|| self.durable.session_id.shared(), LoopId::shared);
+        EntryId::numbered(owner, self.durable.entries)
     }
 
     /// Something to do once everything made so far is durable.
     fn act(&mut self, effect: Effect) {
-        self.items.push(Item::Act(effect));
+        self.flight.items.push(Item::Act(effect));
     }
 
     /// An event that no entry holds, in its place among those that entries hold.
     fn tell(&mut self, event: AgentEvent) {
         let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
-        self.items.push(Item::Event { event, loop_id, at: self.now.wall });
+        self.flight.items.push(Item::Event { event, loop_id, at: self.now.wall });
     }
 
     /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
     fn seal(&mut self) {
-        let items = std::mem::take(&mut self.items);
-        if self.entries.is_empty() {
+        let items = std::mem::take(&mut self.flight.items);
+        if self.flight.entries.is_empty() {
             match self.flight.pending.back_mut() {
                 Some(newest) => items.into_iter().for_each(|item| newest.attach(item)),
                 None => items.into_iter().for_each(|item| self.release(item, &mut [].iter())),
             }
             return;
         }
-        let entries: Arc<[Arc<Entry>]> = std::mem::take(&mut self.entries).into();
+        let entries: Arc<[Arc<Entry>]> = std::mem::take(&mut self.flight.entries).into();
         self.enqueue(self.durable.session_id.clone(), entries, items);
     }
 
     fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Item>) {
-        let number = self.flight.next_batch;
-        self.flight.next_batch += 1;
+        let number = self.counters.next_batch;
+        self.counters.next_batch += 1;
         let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
         let batch = Batch { number, entries, class };
         self.out.push(Effect::Append { session: session.clone(), batch: batch.clone() });
@@ -303,8 +307,8 @@ impl Machine {
     fn release(&mut self, item: Item, seqs: &mut std::slice::Iter<'_, Seq>) {
         match item {
             Item::Entry { entry, events, loop_id } => {
-                self.flight.last_seq = seqs.next().copied().unwrap_or(self.flight.last_seq);
-                self.flight.next_k = 0;
+                self.counters.last_seq = seqs.next().copied().unwrap_or(self.counters.last_seq);
+                self.counters.next_k = 0;
                 for event in events {
                     self.emit(event, loop_id.clone(), entry.at);
                 }
@@ -319,8 +323,8 @@ impl Machine {
     }
 
     fn emit(&mut self, event: AgentEvent, loop_id: Option<LoopId>, at: u64) {
-        let id = EventId { seq: self.flight.last_seq, k: self.flight.next_k };
-        self.flight.next_k += 1;
+        let id = EventId { seq: self.counters.last_seq, k: self.counters.next_k };
+        self.counters.next_k += 1;
         self.out.push(Effect::Emit(events::stamped(&self.durable, id, loop_id, at, event)));
     }
 
@@ -362,8 +366,8 @@ impl Machine {
     /// The state is ahead of the journal: nothing more happens until someone folds again.
     fn commit_failed(&mut self, error: &str) {
         let reason = format!("the journal could not be written: {error}");
-        self.items.clear();
-        self.entries.clear();
+        self.flight.items.clear();
+        self.flight.entries.clear();
         for batch in std::mem::take(&mut self.flight.pending) {
             for item in batch.items {
                 if let Item::Act(Effect::Ack { input_id }) = item {

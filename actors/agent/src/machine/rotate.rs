@@ -24,8 +24,8 @@ impl Machine {
             Journal::Whole => self.durable.history.clone(),
             Journal::Damaged => repaired(&self.durable.history),
         };
-        let continues =
-            self.durable.tail.clone().map(|entry| Continues { session: self.durable.session_id.clone(), entry });
+        let session = self.durable.session_id.clone();
+        let continues = self.durable.tail.clone().map(|entry| Box::new(Continues { session, entry }));
         let opened = Opened {
             version: FORMAT_VERSION,
             agent_id: self.durable.agent_id.clone(),
@@ -39,20 +39,23 @@ impl Machine {
         };
         let entry = Arc::new(Entry {
             // A change that a crash cut short may be asked for again: the new opening must not pass for the old one.
-            id: format!("{to}#{input_id}#{}", self.durable.tail.as_ref().map_or("", |tail| tail.as_str())).into(),
+            id: match &self.durable.tail {
+                Some(tail) => format!("{to}#{input_id}#{tail}").into(),
+                None => format!("{to}#{input_id}#").into(),
+            },
             loop_id: None,
             parent: None,
             at: self.now.wall,
-            body: EntryBody::Opened(Box::new(opened)),
+            body: EntryBody::Opened(Arc::new(opened)),
         });
         let items = vec![Item::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
         self.enqueue(to, [entry.clone()].into(), items);
-        self.flight.rotation = Some(Rotation::Opening { input_id, opened: entry });
+        self.flight.rotation = Some(Box::new(Rotation::Opening { input_id, opened: entry }));
     }
 
     /// Takes the next step of a change of session, when everything is durable.
     pub(super) fn rotation_committed(&mut self) {
-        match self.flight.rotation.take() {
+        match self.flight.rotation.take().map(|rotation| *rotation) {
             None => {}
             Some(Rotation::Opening { input_id, opened }) => {
                 let EntryBody::Opened(first) = &opened.body else { return };
@@ -62,7 +65,7 @@ impl Machine {
                     return;
                 }
                 self.push(EntryBody::RotatedTo { session: first.session_id.clone() });
-                self.flight.rotation = Some(Rotation::Ending { input_id, opened });
+                self.flight.rotation = Some(Box::new(Rotation::Ending { input_id, opened }));
             }
             Some(Rotation::Ending { input_id, opened }) => {
                 let EntryBody::Opened(first) = &opened.body else { return };

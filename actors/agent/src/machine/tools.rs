@@ -222,7 +222,7 @@ impl Machine {
     }
 
     pub(super) fn slot(&self, call: &ToolCallId) -> Option<&CallSlot> {
-        self.durable.run.as_ref().and_then(Run::turn).and_then(|turn| turn.slot(call))
+        self.durable.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(call))
     }
 
     pub(super) fn tool_finished(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {

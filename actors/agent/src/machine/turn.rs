@@ -58,7 +58,7 @@ impl Machine {
                 None => return false,
                 Some(Verdict::Stop { reason }) => {
                     let outcome = Outcome::Halted { reason: format!("before_loop: {reason}") };
-                    self.end_loop(Some(self.next_loop_id()), outcome, Vec::new(), None);
+                    self.end_loop(Some(self.next_loop_id()), outcome, [].into(), None);
                     return true;
                 }
                 Some(Verdict::Go | Verdict::Filtered(_)) => {}
@@ -73,7 +73,7 @@ impl Machine {
         if let Some(Ask::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.ask) {
             messages.iter().for_each(|message| history.push(message.clone()));
         }
-        HookCall::BeforeLoop { history, loop_index: self.durable.loop_counters.values().sum() }
+        HookCall::BeforeLoop { history, loop_index: self.durable.loop_counters.iter().map(|(_, n)| n).sum() }
     }
 
     fn begin_loop(&mut self) {
@@ -96,14 +96,18 @@ impl Machine {
         let config = Box::new(self.snapshot());
         let loop_id = Some(self.next_loop_id());
         let input_id = pending.input_id;
-        self.push_in(loop_id, EntryBody::LoopStarted { parent_loop_id, continuation, input_id, config });
-        self.flight.mark = self.now.mono;
+        self.push_in(
+            loop_id,
+            EntryBody::LoopStarted { parent_loop_id, continuation: continuation.map(Box::new), input_id, config },
+        );
+        self.mark = self.now.mono;
     }
 
     /// `{session}.{config}.{n}`.
     fn next_loop_id(&self) -> LoopId {
         let config = self.config_segment();
-        let n = self.durable.loop_counters.get(&config).copied().unwrap_or_default() + 1;
+        let counted = self.durable.loop_counters.iter().find(|(known, _)| *known == config);
+        let n = counted.map_or(0, |(_, n)| *n) + 1;
         format!("{}.{config}.{n}", self.durable.session_id).into()
     }
 
@@ -234,11 +238,11 @@ impl Machine {
     /// The run's running time as of now.
     fn elapsed(&self) -> Duration {
         let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
-        journaled.saturating_add(self.now.mono.saturating_sub(self.flight.mark))
+        journaled.saturating_add(self.now.mono.saturating_sub(self.mark))
     }
 
     fn trigger(&self) -> TurnTrigger {
-        let Some(Run { phase: Phase::Opening, continuation, .. }) = &self.durable.run else {
+        let Some(Run { phase: Phase::Opening, continuation, .. }) = self.durable.run.as_deref() else {
             return TurnTrigger::Continuation;
         };
         match continuation {
@@ -255,16 +259,13 @@ impl Machine {
     }
 
     /// The inputs that enter the conversation now, the prompt first.
-    fn take_placed(&mut self) -> Vec<Placed> {
-        let mut placed = Vec::new();
-        if let Some(run) = &self.durable.run
-            && !run.prompt.is_empty()
-        {
+    fn take_placed(&mut self) -> Box<[Placed]> {
+        let run = self.durable.run.as_ref().filter(|run| !run.prompt.is_empty());
+        let prompt = run.map(|run| {
             let messages = self.flight.prompt.take().unwrap_or_else(|| run.prompt.clone());
-            placed.push(Placed { input_id: run.input_id.clone(), messages });
-        }
-        placed.append(&mut self.flight.taken);
-        placed
+            Placed { input_id: run.input_id.clone(), messages }
+        });
+        prompt.into_iter().chain(std::mem::take(&mut self.flight.taken)).collect()
     }
 
     fn filter_prompt(&mut self) -> bool {
@@ -360,15 +361,15 @@ impl Machine {
         };
         let turn_index = self.turn_index();
         let elapsed = self.elapsed();
-        self.push(EntryBody::TurnEnded { turn_index, usage, elapsed });
-        self.flight.mark = self.now.mono;
+        self.push(EntryBody::TurnEnded { turn_index, usage: Box::new(usage), elapsed });
+        self.mark = self.now.mono;
         self.flight.tools.clear();
     }
 
     fn end_run(&mut self, outcome: Outcome) {
         let (placed, note) = match &outcome {
             // A rejected prompt does not enter the conversation; what was taken beside it still waits in its queue.
-            Outcome::Rejected { .. } => (Vec::new(), None),
+            Outcome::Rejected { .. } => ([].into(), None),
             Outcome::Limit { limit } => {
                 let text = format!("[Agent stopped: {limit}]");
                 (self.take_placed(), Some(Arc::new(AgentMessage::user(text, self.now.wall))))
@@ -385,7 +386,7 @@ impl Machine {
         &mut self,
         loop_id: Option<LoopId>,
         outcome: Outcome,
-        placed: Vec<Placed>,
+        placed: Box<[Placed]>,
         note: Option<Arc<AgentMessage>>,
     ) {
         let hook_follows = self.setup.hooks.has(HookPoint::AfterLoop);

@@ -108,7 +108,7 @@ fn refusals_and_resets() -> Rig {
     rig.says("hi");
     rig.allow();
     rig.tell(Input::Reset { input_id: "z".into() });
-    let mut settings = Box::new(rig.machine.durable().settings.clone());
+    let mut settings = Box::new(rig.machine.durable().settings.as_ref().clone());
     settings.limits.max_turns = None;
     rig.tell(Input::Configure { input_id: "c".into(), settings });
     rig.prompt("two");
@@ -327,7 +327,7 @@ fn a_call_that_has_its_result_keeps_it_whatever_comes_later() {
     entries.push(again);
     let folded = Machine::fold(entries.iter().map(|(s, e)| (*s, e.as_ref())), rig.setup.clone(), Journal::Damaged);
     let folded = folded.unwrap();
-    let turn = folded.durable().run.as_ref().and_then(Run::turn).unwrap();
+    let turn = folded.durable().run.as_deref().and_then(Run::turn).unwrap();
     assert!(turn.calls[0].is_settled(), "{:?}", turn.calls);
 }
 

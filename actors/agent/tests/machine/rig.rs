@@ -112,7 +112,7 @@ impl Rig {
             version: FORMAT_VERSION,
             agent_id: "a".into(),
             session_id: session.clone(),
-            settings,
+            settings: Arc::new(settings),
             spawned_by: None,
             continues: None,
             messages: Vec::new(),
@@ -451,8 +451,8 @@ pub fn assistant(text: &str, calls: &[(&str, &str)], stop_reason: StopReason) ->
 fn settings() -> Settings {
     Settings {
         kind: "test".into(),
-        model: ModelConfig::scripted("x"),
-        system_prompt: String::new(),
+        model: Arc::new(ModelConfig::scripted("x")),
+        system_prompt: "".into(),
         tools: Vec::new(),
         cwd: Path::new("/").into(),
         permission: PermissionMode::Ask,

@@ -88,7 +88,7 @@ fn a_run_that_ended_open_can_be_continued() {
     rig.done("c1");
     assert_eq!(rig.go_on(ContinuationKind::Default)[2], "TurnStart 0 Continuation");
     rig.says("done");
-    assert_eq!(rig.machine.durable().loop_counters.values().copied().collect::<Vec<_>>(), [2]);
+    assert_eq!(rig.machine.durable().loop_counters.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [2]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn reset_and_restore_replace_the_conversation() {
 #[test]
 fn settings_change_between_runs_only_and_only_when_they_differ() {
     let mut rig = two_runs();
-    let mut settings = Box::new(rig.machine.durable().settings.clone());
+    let mut settings = Box::new(rig.machine.durable().settings.as_ref().clone());
     let configure = |settings: &playhouse_protocol::entry::Settings| Input::Configure {
         input_id: "c".into(),
         settings: Box::new(settings.clone()),

@@ -119,7 +119,7 @@ impl Theatre {
         let tree = Tree::default();
         let providers = Roster::new("providers", Directory::new());
         let mut args = SupervisorArgs::new("house", tree.clone());
-        args.children = vec![providers.spec(tree.clone(), None, Shutdown::Kill)];
+        args.children = vec![providers.spec(tree.clone(), None, Shutdown::Kill).into()];
         let root = Supervisor::root(args).await.unwrap();
         let memory = Arc::<MemoryStore>::default();
         let journals = Reader::new(memory.clone(), memory);
@@ -145,7 +145,7 @@ impl Theatre {
         let (house, to) = (self.house.clone(), self.asks.0.clone());
         self.house.connections.expect(id.as_str());
         let spec = ChildSpec {
-            id: id.clone(),
+            id: id.as_str().into(),
             kind: "connection",
             restart: Restart::Permanent,
             budget: RestartBudget::default(),
@@ -188,7 +188,7 @@ impl Theatre {
             version: FORMAT_VERSION,
             agent_id: session.into(),
             session_id: SessionId::new(session).unwrap(),
-            settings: settings(),
+            settings: Arc::new(settings()),
             spawned_by: None,
             continues: None,
             messages: Vec::new(),

@@ -65,8 +65,8 @@ pub fn settings(rng: &mut Rng) -> Settings {
     let mode = |rng: &mut Rng| if rng.bool() { QueueMode::All } else { QueueMode::OneAtATime };
     Settings {
         kind: "sim".into(),
-        model: ModelConfig::scripted("x"),
-        system_prompt: String::new(),
+        model: Arc::new(ModelConfig::scripted("x")),
+        system_prompt: "".into(),
         tools: Vec::new(),
         cwd: "/".into(),
         permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },

@@ -68,7 +68,7 @@ impl World {
             version: FORMAT_VERSION,
             agent_id: "a".into(),
             session_id: session.clone(),
-            settings,
+            settings: Arc::new(settings),
             spawned_by: None,
             continues: None,
             messages: Vec::new(),
@@ -344,8 +344,8 @@ impl World {
                 Input::Restore { input_id, messages }
             }
             30..=31 => {
-                let mut settings = machine.durable().settings.clone();
-                settings.system_prompt = format!("be brief {}", self.next_input);
+                let mut settings = machine.durable().settings.as_ref().clone();
+                settings.system_prompt = format!("be brief {}", self.next_input).into();
                 Input::Configure { input_id, settings: Box::new(settings) }
             }
             32..=33 => {

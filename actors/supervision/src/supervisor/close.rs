@@ -16,7 +16,8 @@ impl State {
         let order = std::mem::take(&mut self.order);
         let mut ends = Vec::new();
         for id in order.into_values().rev() {
-            let Some(Child { spec, phase, node, .. }) = self.children.remove(&id) else { continue };
+            let Some(child) = self.children.remove(&id) else { continue };
+            let Child { spec, phase, node, .. } = *child;
             let notice = self.notice.clone();
             ends.push(async move {
                 let how = match &phase {

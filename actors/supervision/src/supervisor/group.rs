@@ -72,13 +72,13 @@ impl State {
                 }
                 Phase::Alive { cell } => {
                     ending.push((id.clone(), cell.clone(), Then::Hold));
-                    child.cause = Some(format!("`{culprit}`, which it works with, was restarted: {cause}"));
+                    child.cause = Some(format!("`{culprit}`, which it works with, was restarted: {cause}").into());
                     child.node.set_state(NodeState::Restarting);
                     self.group_mut().to_end.insert(place);
                 }
                 Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held => {
                     if &*id == culprit {
-                        child.cause = Some(cause.to_owned());
+                        child.cause = Some(cause.into());
                     }
                     child.node.set_state(NodeState::Restarting);
                     self.hold(&id);
@@ -101,7 +101,8 @@ impl State {
         self.park(&culprit, reason, None);
         let mut ending = Vec::new();
         for (place, id) in self.fellows(place) {
-            let Some(Child { spec, phase, .. }) = self.children.get_mut(&id) else { continue };
+            let Some(child) = self.children.get_mut(&id) else { continue };
+            let Child { spec, phase, .. } = child.as_mut();
             let park = || Then::Park { reason: because.clone(), with: culprit.clone() };
             match phase {
                 Phase::Alive { cell } => {
@@ -131,7 +132,7 @@ impl State {
                 Phase::Ending { then: then @ Then::Park { .. }, .. } => {
                     if matches!(then, Then::Park { with, .. } if with == culprit) {
                         *then = Then::Hold;
-                        child.cause = Some("resumed".to_owned());
+                        child.cause = Some("resumed".into());
                         self.group_mut().to_start.insert(place);
                     }
                     false

@@ -24,16 +24,17 @@ use crate::tree::{NodeState, Tree, TreeNode};
 pub struct State {
     pub(super) myself: ActorRef<SupervisorMsg>,
     pub(super) strategy: Strategy,
-    pub(super) id: String,
+    pub(super) id: Arc<str>,
     pub(super) ending: Ending,
     tree: Tree,
     pub(super) notice: Option<NoticeFn>,
-    first: Vec<ChildSpec>,
+    first: Vec<Arc<ChildSpec>>,
     since: Instant,
     tokens: u64,
     /// Children in the order in which they were added.
     pub(super) order: BTreeMap<u64, Arc<str>>,
-    pub(super) children: HashMap<Arc<str>, Child>,
+    /// Boxed: a map has room for more than it holds.
+    pub(super) children: HashMap<Arc<str>, Box<Child>>,
     pub(super) alive: HashMap<ActorId, Arc<str>>,
     starting: usize,
     /// Exits that overtook the report of their start; empty whenever nothing starts.
@@ -49,16 +50,17 @@ impl fmt::Debug for State {
 }
 
 pub(super) struct Child {
-    id: Arc<str>,
     pub(super) place: u64,
-    pub(super) spec: ChildSpec,
+    pub(super) spec: Arc<ChildSpec>,
     pub(super) node: TreeNode,
     pub(super) phase: Phase,
-    ledger: Ledger,
+    /// Most children never need one.
+    ledger: Option<Box<Ledger>>,
     restarts: u64,
     /// Why it is being started again; `None` the first time.
-    pub(super) cause: Option<String>,
-    pub(super) asked: Option<StartReply>,
+    pub(super) cause: Option<Box<str>>,
+    /// Who waits for its start.
+    pub(super) asked: Option<Box<StartReply>>,
 }
 
 pub(super) enum Phase {
@@ -125,28 +127,27 @@ impl State {
         }
     }
 
-    pub(super) fn add(&mut self, spec: ChildSpec, asked: Option<StartReply>) {
-        if self.children.contains_key(spec.id.as_str()) {
-            tracing::warn!(supervisor = self.id, child = spec.id, "a child with this id is already there");
+    pub(super) fn add(&mut self, spec: Arc<ChildSpec>, asked: Option<StartReply>) {
+        if self.children.contains_key(&spec.id) {
+            tracing::warn!(supervisor = &*self.id, child = &*spec.id, "a child with this id is already there");
             if let Some(asked) = asked {
-                answer(asked, Err(SupervisorError::AlreadyThere { id: spec.id }));
+                answer(asked, Err(SupervisorError::AlreadyThere { id: spec.id.to_string() }));
             }
             return;
         }
-        let id: Arc<str> = spec.id.as_str().into();
+        let id = spec.id.clone();
         let place = self.token();
         let node = self.tree.enter(id.clone(), spec.kind, Some(&self.id));
-        let child = Child {
-            id: id.clone(),
+        let child = Box::new(Child {
             place,
             spec,
             node,
             phase: Phase::Held,
-            ledger: Ledger::default(),
+            ledger: None,
             restarts: 0,
             cause: None,
-            asked,
-        };
+            asked: asked.map(Box::new),
+        });
         self.order.insert(place, id.clone());
         self.children.insert(id.clone(), child);
         match self.strategy {
@@ -182,7 +183,7 @@ impl State {
             return answer(reply, Err(SupervisorError::NotParked { id: id.to_owned() }));
         };
         let with = with.clone();
-        child.asked = Some(reply);
+        child.asked = Some(Box::new(reply));
         match self.strategy {
             Strategy::OneForOne => {
                 self.renew(id);
@@ -193,12 +194,12 @@ impl State {
     }
 
     pub(super) fn census(&self) -> Census {
-        let parked = |child: &&Child| matches!(child.phase, Phase::Parked { .. });
+        let parked = self.children.values().filter(|child| matches!(child.phase, Phase::Parked { .. }));
         Census {
             children: self.children.len().max(self.order.len()),
             actors: self.alive.len(),
             starting: self.starting,
-            parked: self.children.values().filter(parked).count(),
+            parked: parked.count(),
             pending: self.early.len() + self.group.as_ref().map_or(0, Group::len),
         }
     }
@@ -241,7 +242,7 @@ impl State {
         let token = self.token();
         let Some(child) = self.children.get_mut(id) else { return };
         child.node.set_state(NodeState::Starting);
-        let (id, start) = (child.id.clone(), child.spec.start.clone());
+        let (id, start) = (child.spec.id.clone(), child.spec.start.clone());
         let myself = self.myself.clone();
         let task = Task::spawn(async move {
             let above = myself.get_cell();
@@ -272,13 +273,13 @@ impl State {
                 child.phase = Phase::Alive { cell: cell.clone() };
                 child.node.started();
                 let asked = child.asked.take();
-                let id = child.id.clone();
+                let id = child.spec.id.clone();
                 let notice = match child.cause.take() {
                     None => Notice::Started { id: id.clone() },
                     Some(reason) => {
                         child.restarts += 1;
                         child.node.set_restarts(child.restarts);
-                        Notice::Restarted { id: id.clone(), reason, restarts: child.restarts }
+                        Notice::Restarted { id: id.clone(), reason: reason.into(), restarts: child.restarts }
                     }
                 };
                 self.alive.insert(actor, id);
@@ -286,7 +287,7 @@ impl State {
                 self.one_start_less();
                 self.tell(notice);
                 if let Some(asked) = asked {
-                    answer(asked, Ok(cell));
+                    answer(*asked, Ok(cell));
                 }
                 if let Some(exit) = early {
                     self.exited(actor, exit);
@@ -294,7 +295,7 @@ impl State {
             }
             Err(reason) => {
                 if let Some(asked) = child.asked.take() {
-                    answer(asked, Err(SupervisorError::StartFailed { id: id.to_owned(), reason: reason.clone() }));
+                    answer(*asked, Err(SupervisorError::StartFailed { id: id.to_owned(), reason: reason.clone() }));
                 }
                 child.phase = Phase::Held;
                 self.one_start_less();
@@ -309,17 +310,18 @@ impl State {
         let (now, roll) = (self.since.elapsed(), fastrand::f64());
         let Some(child) = self.children.get_mut(id) else { return };
         child.phase = Phase::Held;
-        match child.ledger.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
+        let ledger = child.ledger.get_or_insert_default();
+        match ledger.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
             Decision::Leave => {
                 self.forget(id);
                 self.advance();
             }
             Decision::Restart { after } => match self.strategy {
                 Strategy::OneForOne => {
-                    child.cause = Some(exit.to_string());
+                    child.cause = Some(exit.to_string().into());
                     child.node.set_state(NodeState::Restarting);
                     self.tokens += 1;
-                    let (id, token) = (child.id.clone(), self.tokens);
+                    let (id, token) = (child.spec.id.clone(), self.tokens);
                     let timer = later(&self.myself, after, Step::Due { id, token });
                     child.phase = Phase::Waiting { token, _timer: timer };
                 }
@@ -385,21 +387,21 @@ impl State {
         let Some(child) = self.children.get_mut(id) else { return };
         let was = std::mem::replace(&mut child.phase, Phase::Parked { with });
         child.node.set_state(NodeState::Parked { reason: reason.clone() });
-        let (asked, id) = (child.asked.take(), child.id.clone());
+        let (asked, id) = (child.asked.take(), child.spec.id.clone());
         if let Phase::Starting { .. } = was {
             self.one_start_less();
         }
         self.tell(Notice::Parked { id: id.clone(), reason: reason.clone() });
         if let Some(asked) = asked {
-            answer(asked, Err(SupervisorError::StartFailed { id: id.to_string(), reason }));
+            answer(*asked, Err(SupervisorError::StartFailed { id: id.to_string(), reason }));
         }
     }
 
     /// Gives a parked child a fresh budget.
     pub(super) fn renew(&mut self, id: &str) {
         if let Some(child) = self.children.get_mut(id) {
-            child.ledger.reset();
-            child.cause = Some("resumed".to_owned());
+            child.ledger = None;
+            child.cause = Some("resumed".into());
             child.phase = Phase::Held;
         }
     }
@@ -417,7 +419,7 @@ impl State {
     fn forget(&mut self, id: &str) {
         let Some(mut child) = self.children.remove(id) else { return };
         self.order.remove(&child.place);
-        let (asked, id) = (child.asked.take(), child.id.clone());
+        let (asked, id) = (child.asked.take(), child.spec.id.clone());
         if let Phase::Starting { .. } = child.phase {
             self.one_start_less();
         }
@@ -426,7 +428,7 @@ impl State {
         shrink(&mut self.alive);
         self.tell(Notice::Ended { id: id.clone() });
         if let Some(asked) = asked {
-            answer(asked, Err(SupervisorError::StoppedFirst { id: id.to_string() }));
+            answer(*asked, Err(SupervisorError::StoppedFirst { id: id.to_string() }));
         }
     }
 

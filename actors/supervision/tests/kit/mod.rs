@@ -94,7 +94,7 @@ pub fn budget(max: u32) -> RestartBudget {
 
 pub fn spec(id: &str, start: StartFn) -> ChildSpec {
     ChildSpec {
-        id: id.to_owned(),
+        id: id.into(),
         kind: "worker",
         restart: Restart::Permanent,
         budget: budget(5),
@@ -161,7 +161,7 @@ impl Stand {
 
     /// Starts a child, waits for its notice and returns its actor.
     pub async fn start(&mut self, spec: ChildSpec) -> ActorRef<Order> {
-        let id: Arc<str> = spec.id.as_str().into();
+        let id = spec.id.clone();
         let cell = soon(Supervisor::start(&self.of, spec)).await.unwrap();
         assert_eq!(self.notice().await, Notice::Started { id });
         cell.into()

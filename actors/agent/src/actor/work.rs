@@ -1,0 +1,76 @@
+//! What an incarnation holds only while something is under way. An agent at rest has none of it: there may be very
+//! many of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use playhouse_protocol::{CallId, InputId, PermissionId, SessionId, StreamConfig, ToolCallId};
+use playhouse_provider::ConnectionMsg;
+use playhouse_session::WriterMsg;
+use playhouse_supervision::{Permit, TreeNode};
+use playhouse_tools::ExecutorMsg;
+use ractor::ActorRef;
+
+use super::children::Child;
+use super::msg::{Reply, Waiter};
+use super::watch::Watched;
+use crate::machine::{HookId, Timer};
+use crate::task::Task;
+
+/// What is under way.
+#[derive(Default)]
+pub(super) struct Work {
+    /// The writers it works with, by address: one, and a second during a change of session.
+    pub writers: Vec<(Arc<str>, Watched<WriterMsg>)>,
+    /// The connection to its model.
+    pub connection: Option<Watched<ConnectionMsg>>,
+    /// Searches for writers, by address.
+    pub writer_searches: Vec<(Arc<str>, Task)>,
+    pub connection_search: Option<Task>,
+    /// A call that waits for a connection.
+    pub unsent: Option<(CallId, Box<StreamConfig>)>,
+    /// The call that is under way, and its place in the live tree.
+    pub call_node: Option<(CallId, TreeNode)>,
+    pub executor: Option<(ActorRef<ExecutorMsg>, TreeNode)>,
+    pub running: HashMap<ToolCallId, TreeNode>,
+    pub children: HashMap<ToolCallId, Child>,
+    /// Sessions in memory of sub-agents that are over: kept until the run is, in case its end must be read again.
+    pub spent: Vec<SessionId>,
+    /// Sub-agents that an earlier incarnation had started and this one has not taken up.
+    pub orphans: Vec<SessionId>,
+    pub hooks: HashMap<HookId, Task>,
+    pub questions: HashMap<PermissionId, Task>,
+    pub timers: HashMap<Timer, Task>,
+    pub replies: HashMap<InputId, Vec<(Reply, Permit)>>,
+    pub waiters: HashMap<InputId, Vec<Waiter>>,
+}
+
+impl Work {
+    /// Whether nothing is. Whom it works with is looked up again when there is work, and is not monitored till then: a
+    /// writer that dies is no news to an agent at rest.
+    pub fn is_done(&self) -> bool {
+        let Self {
+            writers: _,
+            connection: _,
+            writer_searches,
+            connection_search,
+            unsent,
+            call_node,
+            executor,
+            running,
+            children,
+            spent,
+            orphans,
+            hooks,
+            questions,
+            timers,
+            replies,
+            waiters,
+        } = self;
+        let actors = executor.is_none() && running.is_empty() && children.is_empty();
+        let call = unsent.is_none() && call_node.is_none() && connection_search.is_none();
+        let tasks = writer_searches.is_empty() && hooks.is_empty() && questions.is_empty() && timers.is_empty();
+        let others = replies.is_empty() && waiters.is_empty() && spent.is_empty() && orphans.is_empty();
+        actors && call && tasks && others
+    }
+}

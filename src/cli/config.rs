@@ -1,0 +1,87 @@
+//! `playhouse config show`, and the configuration for every other command.
+
+use std::path::PathBuf;
+
+use playhouse::config::{Config, HeldBack, Origin, Problems, Row, Sources};
+use serde_json::{Value, json};
+
+use super::args::{SettingArgs, SharedArgs, ShowArgs};
+use super::follow::unwritten;
+use super::place::{here, real_folder};
+use super::stop::Stop;
+use super::text::{Tint, error_line, spelled_out};
+use super::view::write_out;
+
+/// The configuration, with the project's file looked for from `project` upwards.
+pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option<PathBuf>) -> Result<Config, Stop> {
+    let data_dir = shared.data_dir.clone().map(|folder| ("--data-dir", folder.into_os_string()));
+    let given = settings.map(SettingArgs::given).unwrap_or_default();
+    let flags = given.into_iter().chain(data_dir).collect();
+    let sources = Sources { file: shared.config.clone(), project, flags, ..Sources::of_this_process() };
+    Config::load(&sources).map_err(refusal)
+}
+
+/// One line for each problem.
+fn refusal(Problems(mut problems): Problems) -> Stop {
+    let last = problems.pop();
+    for problem in problems {
+        error_line("error: ", &problem.to_string(), Tint::Red);
+    }
+    Stop::Refused(last.map(|problem| problem.to_string()).unwrap_or_default())
+}
+
+/// Prints what `run` would use.
+pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Stop> {
+    let start = args.settings.cwd.as_deref().map_or_else(here, real_folder)?;
+    let config = load(shared, Some(&args.settings), Some(start))?;
+    let text = match (args.json, args.origin) {
+        (true, _) => config.rows().iter().map(|row| format!("{}\n", object(row))).collect(),
+        (false, true) => toml(&config.rows(), |row| format!("  # {}", spelled_out(&origin(row)))),
+        (false, false) => toml(&config.rows(), |_| String::new()),
+    };
+    write_out(&text).map_err(|error| unwritten(&error))
+}
+
+fn toml(rows: &[Row<'_>], behind: impl Fn(&Row<'_>) -> String) -> String {
+    let mut text = String::new();
+    let mut section = None;
+    for row in rows {
+        if row.key.section() != section {
+            section = row.key.section();
+            text.push_str(&format!("\n[{}]\n", section.unwrap_or_default()));
+        }
+        let name = row.key.name().rsplit('.').next().unwrap_or_default();
+        match row.value.to_toml() {
+            Some(value) => text.push_str(&format!("{name} = {value}{}\n", behind(row))),
+            None => text.push_str(&format!("# {name} is not set: {}\n", row.key.unset())),
+        }
+    }
+    text
+}
+
+fn origin(row: &Row<'_>) -> String {
+    let held_back = row.held_back.map(|HeldBack { wanted, at }| {
+        let wanted = wanted.to_toml().unwrap_or_default();
+        format!("; {wanted} in {}:{} is more than a project may set", at.path.display(), at.line)
+    });
+    format!("{}{}", row.origin, held_back.unwrap_or_default())
+}
+
+fn object(row: &Row<'_>) -> Value {
+    let mut object = json!({"key": row.key.name(), "value": row.value.to_json()});
+    let (name, more) = match row.origin {
+        Origin::Default => ("default", Vec::new()),
+        Origin::User(at) => ("user", vec![("path", json!(at.path.to_string_lossy())), ("line", json!(at.line))]),
+        Origin::Project(at) => ("project", vec![("path", json!(at.path.to_string_lossy())), ("line", json!(at.line))]),
+        Origin::Environment(name) => ("environment", vec![("variable", json!(name))]),
+        Origin::Flag(name) => ("flag", vec![("flag", json!(name))]),
+    };
+    object["origin"] = json!(name);
+    for (field, value) in more {
+        object[field] = value;
+    }
+    if let Some(HeldBack { wanted, at }) = row.held_back {
+        object["held_back"] = json!({"value": wanted.to_json(), "path": at.path.to_string_lossy(), "line": at.line});
+    }
+    object
+}

@@ -1,0 +1,270 @@
+//! What each key takes.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use playhouse_protocol::{Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy};
+
+use super::TOOLS;
+use super::codec::{Bad, Codec, Given};
+use super::model::ModelName;
+use super::nearest::nearest;
+use super::shown::Shown;
+
+/// No limit, as a word.
+const NONE: &str = "none";
+/// What a TOML integer can hold.
+const MOST: u64 = i64::MAX as u64;
+/// A longer delay than a day is a slip.
+const DAY_MS: u64 = 86_400_000;
+/// A longer run than a year is a slip; no limit is `none`.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+pub(super) const MODEL: Codec<Option<ModelName>> = Codec {
+    takes: "a model: `openai/ID` or `scripted/FILE`",
+    read: |given, folder| {
+        let name = ModelName::parse(given.text()?.trim()).map_err(Bad::Because)?;
+        Ok(Some(match name {
+            ModelName::OpenAi(id) => ModelName::OpenAi(id),
+            ModelName::Scripted(file) => ModelName::Scripted(rooted(file, folder)),
+        }))
+    },
+    show: |model| text_or_unset(model.as_ref().map(ToString::to_string)),
+};
+
+pub(super) const TEXT: Codec<String> =
+    Codec { takes: "a string", read: |given, _| given.text(), show: |text| Shown::Text(text.clone()) };
+
+pub(super) const TOOL_NAMES: Codec<Vec<String>> = Codec {
+    takes: "a list of `read_file`, `list_files`, `bash`, `sub_agent`",
+    read: |given, _| {
+        let separated = matches!(given, Given::Plain(_));
+        if separated && given.is(NONE) {
+            return Ok(Vec::new());
+        }
+        let names = given.list()?;
+        if separated && names.is_empty() {
+            return Err(Bad::Because("no tool is named: give names separated by commas, or none".to_owned()));
+        }
+        let mut chosen: Vec<String> = Vec::new();
+        for name in names {
+            if !TOOLS.contains(&name.as_str()) {
+                return Err(Bad::Because(no_tool(&name)));
+            }
+            if !chosen.contains(&name) {
+                chosen.push(name);
+            }
+        }
+        Ok(chosen)
+    },
+    show: |names| Shown::List(names.clone()),
+};
+
+pub(super) const PERMISSION: Codec<PermissionMode> = Codec {
+    takes: "`ask` or `yolo`",
+    read: |given, _| given.one_of(&[("ask", PermissionMode::Ask), ("yolo", PermissionMode::Yolo)]),
+    show: |mode| {
+        word(match mode {
+            PermissionMode::Ask => "ask",
+            PermissionMode::Yolo => "yolo",
+        })
+    },
+};
+
+pub(super) const DURABILITY: Codec<Durability> = Codec {
+    takes: "`flush`, `os` or `none`",
+    read: |given, _| given.one_of(&[("flush", Durability::Flush), ("os", Durability::Os), (NONE, Durability::None)]),
+    show: |durability| {
+        word(match durability {
+            Durability::Flush => "flush",
+            Durability::Os => "os",
+            Durability::None => NONE,
+        })
+    },
+};
+
+pub(super) const FOLDER: Codec<Option<PathBuf>> = Codec {
+    takes: "a folder",
+    read: |given, folder| {
+        let path = match given {
+            Given::Plain(path) => PathBuf::from(path),
+            Given::Text(text) if text == "~" || text.starts_with("~/") => {
+                return Err(Bad::Because("`~` is not replaced here: write ${HOME}".to_owned()));
+            }
+            Given::Text(text) => PathBuf::from(text),
+            Given::Whole(_) | Given::Number(_) | Given::List(_) | Given::Other => return Err(Bad::NotThis),
+        };
+        if path.as_os_str().is_empty() {
+            return Err(Bad::NotThis);
+        }
+        Ok(Some(rooted(path, folder)))
+    },
+    show: |path| text_or_unset(path.as_ref().map(|path| path.display().to_string())),
+};
+
+pub(super) const THINKING: Codec<ThinkingLevel> = Codec {
+    takes: "`off`, `minimal`, `low`, `medium` or `high`",
+    read: |given, _| {
+        const LEVELS: [ThinkingLevel; 5] = [
+            ThinkingLevel::Off,
+            ThinkingLevel::Minimal,
+            ThinkingLevel::Low,
+            ThinkingLevel::Medium,
+            ThinkingLevel::High,
+        ];
+        given.one_of(&LEVELS.map(|level| (level.as_str(), level)))
+    },
+    show: |level| word(level.as_str()),
+};
+
+pub(super) const TOKENS: Codec<Option<u32>> = Codec {
+    takes: "a whole number from 1 to 4294967295",
+    read: |given, _| small(given, 1).map(Some),
+    show: |tokens| tokens.map_or(Shown::Unset, |tokens| Shown::Whole(tokens.into())),
+};
+
+pub(super) const TEMPERATURE: Codec<Option<f32>> = Codec {
+    takes: "a number from 0 to 2",
+    read: |given, _| Ok(Some(given.number(0.0, 2.0)? as f32)),
+    // By way of its text: 0.7 is to stay 0.7.
+    show: |number| {
+        let shown = number.map(|number| number.to_string().parse().unwrap_or(f64::from(number)));
+        shown.map_or(Shown::Unset, Shown::Number)
+    },
+};
+
+pub(super) const TOOL_EXECUTION: Codec<ToolExecutionStrategy> = Codec {
+    takes: "`parallel`, `sequential` or `batched:N`",
+    read: |given, _| {
+        let words = [("parallel", ToolExecutionStrategy::Parallel), ("sequential", ToolExecutionStrategy::Sequential)];
+        given.one_of(&words).or_else(|_| {
+            let text = given.text()?;
+            let size = text.trim().strip_prefix("batched:").and_then(|size| size.parse().ok());
+            let size = size.filter(|size| (1..=1_000).contains(size)).ok_or(Bad::NotThis)?;
+            Ok(ToolExecutionStrategy::Batched { size })
+        })
+    },
+    show: |strategy| match strategy {
+        ToolExecutionStrategy::Parallel => word("parallel"),
+        ToolExecutionStrategy::Sequential => word("sequential"),
+        ToolExecutionStrategy::Batched { size } => Shown::Text(format!("batched:{size}")),
+    },
+};
+
+pub(super) const BASE_URL: Codec<Option<String>> = Codec {
+    takes: "the base URL of a service, such as `https://api.openai.com/v1`",
+    read: |given, _| {
+        let url = given.text()?.trim().to_owned();
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let because = |why: &str| Err(Bad::Because(format!("this base URL cannot be used: {why}")));
+        if host.contains('@') {
+            return because("a user name or password in it would be written to the journal");
+        }
+        if url.contains(['?', '#']) {
+            return because("it must not have a `?` or `#` part");
+        }
+        if host.is_empty() || url.chars().any(char::is_whitespace) {
+            return because("it starts with http:// or https:// and names a host");
+        }
+        Ok(Some(url))
+    },
+    show: |url| text_or_unset(url.as_deref().map(harmless)),
+};
+
+/// A variable of other programs: judged by whoever uses it, not by us.
+pub(super) fn anyones_url(given: Given) -> Result<Option<String>, Bad> {
+    let url = given.text()?.trim().to_owned();
+    Ok((!url.is_empty()).then_some(url))
+}
+
+pub(super) const TURN_LIMIT: Codec<Option<u32>> = Codec {
+    takes: "a whole number from 1 to 4294967295, or `none`",
+    read: |given, _| if given.is(NONE) { Ok(None) } else { small(given, 1).map(Some) },
+    show: |limit| limit.map_or(word(NONE), |limit| Shown::Whole(limit.into())),
+};
+
+pub(super) const TOKEN_LIMIT: Codec<Option<u64>> = Codec {
+    takes: "a whole number from 1, or `none`",
+    read: |given, _| if given.is(NONE) { Ok(None) } else { given.whole(1, MOST).map(Some) },
+    show: |limit| limit.map_or(word(NONE), Shown::Whole),
+};
+
+pub(super) const TIME_LIMIT: Codec<Option<Duration>> = Codec {
+    takes: "a time such as `90s` or `1h 30m`, at most `8760h`, or `none`",
+    read: |given, _| {
+        if given.is(NONE) {
+            return Ok(None);
+        }
+        let time: SignedDuration = given.text()?.trim().parse().map_err(|_| Bad::NotThis)?;
+        let time = Duration::try_from(time).map_err(|_| Bad::NotThis)?;
+        if time.is_zero() || time > YEAR { Err(Bad::NotThis) } else { Ok(Some(time)) }
+    },
+    show: |limit| match limit.map(SignedDuration::try_from) {
+        None => word(NONE),
+        Some(Ok(time)) => Shown::Text(format!("{time:#}")),
+        Some(Err(_)) => Shown::Unset,
+    },
+};
+
+pub(super) const COUNT: Codec<u32> = Codec {
+    takes: "a whole number from 0 to 4294967295",
+    read: |given, _| small(given, 0),
+    show: |count| Shown::Whole((*count).into()),
+};
+
+pub(super) const DELAY_MS: Codec<u64> = Codec {
+    takes: "milliseconds, a whole number from 0 to 86400000",
+    read: |given, _| given.whole(0, DAY_MS),
+    show: |millis| Shown::Whole(*millis),
+};
+
+pub(super) const GROWTH: Codec<f64> = Codec {
+    takes: "a number from 1 to 1000",
+    read: |given, _| given.number(1.0, 1_000.0),
+    show: |number| Shown::Number(*number),
+};
+
+fn word(word: &str) -> Shown {
+    Shown::Text(word.to_owned())
+}
+
+fn text_or_unset(text: Option<String>) -> Shown {
+    text.map_or(Shown::Unset, Shown::Text)
+}
+
+fn small(given: Given, least: u32) -> Result<u32, Bad> {
+    let number = given.whole(least.into(), u32::MAX.into())?;
+    u32::try_from(number).map_err(|_| Bad::NotThis)
+}
+
+fn no_tool(name: &str) -> String {
+    let near = nearest(name, TOOLS.map(|tool| (tool, tool)));
+    let hint = near.map(|near| format!(" (did you mean `{}`?)", near.candidate)).unwrap_or_default();
+    let name: String = name.chars().take(80).collect();
+    format!("there is no tool `{name}`{hint}; the tools are: {}", TOOLS.join(", "))
+}
+
+/// The path seen from the folder, where there is one.
+fn rooted(path: PathBuf, folder: Option<&Path>) -> PathBuf {
+    match folder {
+        Some(folder) => {
+            let joined = folder.join(&path);
+            std::path::absolute(&joined).unwrap_or(joined)
+        }
+        None => path,
+    }
+}
+
+/// The URL without the parts that can hold a secret.
+fn harmless(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let plain = rest.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = plain.split_once('/').map_or((plain, ""), |(host, path)| (host, path));
+    match host.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://…@{host}/{path}"),
+        None if plain.len() < rest.len() => format!("{scheme}://{plain}…"),
+        None => url.to_owned(),
+    }
+}

@@ -1,0 +1,406 @@
+//! The table of keys, from which everything else follows.
+
+use std::fmt;
+use std::path::Path;
+
+use super::codec::{Bad, Codec, Given};
+use super::narrow::{Narrowed, fewer, lower, same_provider, stricter};
+use super::shown::Row;
+use super::{Config, HeldBack, Origin, Place, Setting, codecs};
+
+/// Every key.
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+const KEYS: &[Key] = &[
+    Key {
+        name: "model",
+        unset: "a run needs one",
+        flags: &["--model", "--script"],
+        ..key(&Bound {
+            of: |config| &config.model,
+            of_mut: |config| &mut config.model,
+            codec: codecs::MODEL,
+            project: Rule::Narrows("only a service's model, of the user's provider", same_provider),
+        })
+    },
+    Key {
+        name: "system",
+        flags: &["--system"],
+        ..key(&Bound {
+            of: |config| &config.system,
+            of_mut: |config| &mut config.system,
+            codec: codecs::TEXT,
+            project: Rule::May,
+        })
+    },
+    Key {
+        name: "tools",
+        flags: &["--tools"],
+        ..key(&Bound {
+            of: |config| &config.tools,
+            of_mut: |config| &mut config.tools,
+            codec: codecs::TOOL_NAMES,
+            project: Rule::Narrows("only to take tools away", |now, wanted| fewer(now, wanted)),
+        })
+    },
+    Key {
+        name: "permission",
+        flags: &["--permission"],
+        ..key(&Bound {
+            of: |config| &config.permission,
+            of_mut: |config| &mut config.permission,
+            codec: codecs::PERMISSION,
+            project: Rule::Narrows("only `ask`", stricter),
+        })
+    },
+    Key {
+        name: "durability",
+        flags: &["--durability"],
+        ..key(&Bound {
+            of: |config| &config.durability,
+            of_mut: |config| &mut config.durability,
+            codec: codecs::DURABILITY,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "data_dir",
+        variable: Some("PLAYHOUSE_HOME"),
+        unset: "the platform's data directory",
+        flags: &["--data-dir"],
+        ..key(&Bound {
+            of: |config| &config.data_dir,
+            of_mut: |config| &mut config.data_dir,
+            codec: codecs::FOLDER,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "thinking",
+        flags: &["--thinking"],
+        ..key(&Bound {
+            of: |config| &config.thinking,
+            of_mut: |config| &mut config.thinking,
+            codec: codecs::THINKING,
+            project: Rule::May,
+        })
+    },
+    Key {
+        name: "max_tokens",
+        unset: "the model's own",
+        flags: &["--max-tokens"],
+        ..key(&Bound {
+            of: |config| &config.max_tokens,
+            of_mut: |config| &mut config.max_tokens,
+            codec: codecs::TOKENS,
+            project: Rule::May,
+        })
+    },
+    Key {
+        name: "temperature",
+        unset: "the model's own",
+        flags: &["--temperature"],
+        ..key(&Bound {
+            of: |config| &config.temperature,
+            of_mut: |config| &mut config.temperature,
+            codec: codecs::TEMPERATURE,
+            project: Rule::May,
+        })
+    },
+    Key {
+        name: "tool_execution",
+        ..key(&Bound {
+            of: |config| &config.tool_execution,
+            of_mut: |config| &mut config.tool_execution,
+            codec: codecs::TOOL_EXECUTION,
+            project: Rule::May,
+        })
+    },
+    Key {
+        name: "openai.base_url",
+        unset: "`$OPENAI_BASE_URL`, or OpenAI's own",
+        flags: &["--base-url"],
+        ..key(&Bound {
+            of: |config| &config.openai.base_url,
+            of_mut: |config| &mut config.openai.base_url,
+            codec: codecs::BASE_URL,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "limits.max_turns",
+        flags: &["--max-turns"],
+        ..key(&Bound {
+            of: |config| &config.limits.max_turns,
+            of_mut: |config| &mut config.limits.max_turns,
+            codec: codecs::TURN_LIMIT,
+            project: Rule::Narrows("only to lower it", lower),
+        })
+    },
+    Key {
+        name: "limits.max_total_tokens",
+        flags: &["--max-total-tokens"],
+        ..key(&Bound {
+            of: |config| &config.limits.max_total_tokens,
+            of_mut: |config| &mut config.limits.max_total_tokens,
+            codec: codecs::TOKEN_LIMIT,
+            project: Rule::Narrows("only to lower it", lower),
+        })
+    },
+    Key {
+        name: "limits.max_duration",
+        flags: &["--max-duration"],
+        ..key(&Bound {
+            of: |config| &config.limits.max_duration,
+            of_mut: |config| &mut config.limits.max_duration,
+            codec: codecs::TIME_LIMIT,
+            project: Rule::Narrows("only to lower it", lower),
+        })
+    },
+    Key {
+        name: "retry.max_retries",
+        ..key(&Bound {
+            of: |config| &config.retry.max_retries,
+            of_mut: |config| &mut config.retry.max_retries,
+            codec: codecs::COUNT,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "retry.initial_delay_ms",
+        ..key(&Bound {
+            of: |config| &config.retry.initial_delay_ms,
+            of_mut: |config| &mut config.retry.initial_delay_ms,
+            codec: codecs::DELAY_MS,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "retry.backoff_multiplier",
+        ..key(&Bound {
+            of: |config| &config.retry.backoff_multiplier,
+            of_mut: |config| &mut config.retry.backoff_multiplier,
+            codec: codecs::GROWTH,
+            project: Rule::MayNot,
+        })
+    },
+    Key {
+        name: "retry.max_delay_ms",
+        ..key(&Bound {
+            of: |config| &config.retry.max_delay_ms,
+            of_mut: |config| &mut config.retry.max_delay_ms,
+            codec: codecs::DELAY_MS,
+            project: Rule::MayNot,
+        })
+    },
+];
+
+const fn key(bound: &'static dyn Binding) -> Key {
+    Key { name: "", variable: None, unset: "", flags: &[], bound }
+}
+
+/// One key of the configuration.
+#[derive(Clone, Copy)]
+pub struct Key {
+    name: &'static str,
+    variable: Option<&'static str>,
+    unset: &'static str,
+    flags: &'static [&'static str],
+    bound: &'static dyn Binding,
+}
+
+/// Whether a project's file may set a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByProject {
+    /// It may.
+    Yes,
+    /// It may, within this.
+    Only(&'static str),
+    /// It may not.
+    No,
+}
+
+impl Key {
+    /// Its name with its section: `limits.max_turns`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Its section, if it is in one.
+    pub fn section(&self) -> Option<&'static str> {
+        self.name.split_once('.').map(|(section, _)| section)
+    }
+
+    /// The variable that sets it.
+    pub fn variable(&self) -> String {
+        match self.variable {
+            Some(name) => name.to_owned(),
+            None => format!("PLAYHOUSE_{}", self.name.to_uppercase().replace('.', "_")),
+        }
+    }
+
+    /// The flags that set it.
+    pub fn flags(&self) -> &'static [&'static str] {
+        self.flags
+    }
+
+    /// What it takes, for people.
+    pub fn takes(&self) -> &'static str {
+        self.bound.takes()
+    }
+
+    /// What holds when it has no value.
+    pub fn unset(&self) -> &'static str {
+        self.unset
+    }
+
+    /// Whether a project's file may set it.
+    pub fn by_project(&self) -> ByProject {
+        self.bound.by_project()
+    }
+
+    /// Its value and origin.
+    pub fn row<'a>(&'static self, config: &'a Config) -> Row<'a> {
+        self.bound.row(self, config)
+    }
+
+    /// Sets it. A project's file gets no more than it may have.
+    pub(super) fn put(
+        &self,
+        config: &mut Config,
+        given: Given,
+        folder: Option<&Path>,
+        origin: Origin,
+    ) -> Result<(), NotPut> {
+        self.bound.put(config, given, folder, origin)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Key").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Why a value was not put in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotPut {
+    /// The value is bad.
+    Bad(Bad),
+    /// A project's file may not.
+    ByProject(Option<&'static str>),
+}
+
+/// A key's place in [`Config`], whatever its type.
+trait Binding: Sync {
+    fn takes(&self) -> &'static str;
+    fn by_project(&self) -> ByProject;
+    fn row<'a>(&self, key: &'static Key, config: &'a Config) -> Row<'a>;
+    fn put(&self, config: &mut Config, given: Given, folder: Option<&Path>, origin: Origin) -> Result<(), NotPut>;
+}
+
+struct Bound<T: 'static> {
+    of: fn(&Config) -> &Setting<T>,
+    of_mut: fn(&mut Config) -> &mut Setting<T>,
+    codec: Codec<T>,
+    project: Rule<T>,
+}
+
+enum Rule<T> {
+    May,
+    Narrows(&'static str, fn(&T, T) -> Narrowed<T>),
+    MayNot,
+}
+
+impl<T> Bound<T> {
+    fn narrow(&self, setting: &mut Setting<T>, value: T, at: Place) -> Result<(), NotPut> {
+        let wanted = (self.codec.show)(&value);
+        let (granted, held_back) = match &self.project {
+            Rule::May => (Some(value), None),
+            Rule::MayNot => return Err(NotPut::ByProject(None)),
+            Rule::Narrows(_, narrow) => match narrow(&setting.value, value) {
+                Narrowed::Granted(value) => (Some(value), None),
+                Narrowed::Less(value) => (value, Some(HeldBack { wanted, at: at.clone() })),
+                Narrowed::Refused(why) => return Err(NotPut::ByProject(Some(why))),
+            },
+        };
+        if let Some(value) = granted {
+            setting.value = value;
+            setting.origin = Origin::Project(at);
+        }
+        setting.held_back = held_back;
+        Ok(())
+    }
+}
+
+impl<T> Binding for Bound<T> {
+    fn takes(&self) -> &'static str {
+        self.codec.takes
+    }
+
+    fn by_project(&self) -> ByProject {
+        match self.project {
+            Rule::May => ByProject::Yes,
+            Rule::Narrows(what, _) => ByProject::Only(what),
+            Rule::MayNot => ByProject::No,
+        }
+    }
+
+    fn row<'a>(&self, key: &'static Key, config: &'a Config) -> Row<'a> {
+        let setting = (self.of)(config);
+        let value = (self.codec.show)(&setting.value);
+        Row { key, value, origin: &setting.origin, held_back: setting.held_back.as_ref() }
+    }
+
+    fn put(&self, config: &mut Config, given: Given, folder: Option<&Path>, origin: Origin) -> Result<(), NotPut> {
+        let setting = (self.of_mut)(config);
+        let value = (self.codec.read)(given, folder).map_err(NotPut::Bad)?;
+        match origin {
+            Origin::Project(at) => self.narrow(setting, value, at),
+            Origin::Default | Origin::User(_) | Origin::Environment(_) | Origin::Flag(_) => {
+                *setting = Setting { value, origin, held_back: None };
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_variables_and_flags_are_distinct_and_rows_are_where_they_say() {
+        let names: BTreeSet<&str> = keys().iter().map(Key::name).collect();
+        let variables: BTreeSet<String> = keys().iter().map(Key::variable).collect();
+        assert_eq!((names.len(), variables.len()), (keys().len(), keys().len()));
+        let flags: Vec<&str> = keys().iter().flat_map(|key| key.flags()).copied().collect();
+        assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len());
+        // Each row must be bound to a setting of its own: set one, and no other changes.
+        for key in keys() {
+            let mut config = Config::default();
+            let row = config.rows().into_iter().find(|row| row.key == key).unwrap();
+            let text = match (key.name(), row.value.to_json()) {
+                ("model", _) => "openai/x".to_owned(),
+                ("openai.base_url", _) => "http://x".to_owned(),
+                ("tools", _) => "bash".to_owned(),
+                ("max_tokens" | "temperature", _) => "1".to_owned(),
+                (_, serde_json::Value::String(text)) => text,
+                (_, other) => other.to_string(),
+            };
+            key.put(&mut config, Given::Plain(text.into()), None, Origin::Flag("--x")).unwrap();
+            let changed: Vec<&str> =
+                config.rows().iter().filter(|row| *row.origin != Origin::Default).map(|row| row.key.name()).collect();
+            assert_eq!(changed, [key.name()]);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The layers, one over the other.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::codec::{Bad, Given};
+use super::codecs::anyones_url;
+use super::environment::{self, Variables};
+use super::expand::Reading;
+use super::file::{self, Source, Whose};
+use super::keys::{Key, NotPut, keys};
+use super::places::{self, Candidate, Platform};
+use super::problem::{Problem, Problems};
+use super::{Config, Origin, Setting};
+
+/// The variable that every program for OpenAI's protocol knows; below the files, since it is not ours.
+const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+
+/// Where settings come from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The environment.
+    pub variables: Variables,
+    /// What decides where the user's file and the data directory are.
+    pub platform: Platform,
+    /// What the paths in variables and flags are relative to.
+    pub folder: Option<PathBuf>,
+    /// A file to read in place of the user's own.
+    pub file: Option<PathBuf>,
+    /// Where the search for a project's file begins; `None` looks for none.
+    pub project: Option<PathBuf>,
+    /// Flags, with what they were given.
+    pub flags: Vec<(&'static str, OsString)>,
+}
+
+impl Sources {
+    /// The environment of this process; no project and no flags.
+    pub fn of_this_process() -> Self {
+        Self {
+            variables: Variables::of_this_process(),
+            platform: Platform::here(),
+            folder: std::env::current_dir().ok(),
+            file: None,
+            project: None,
+            flags: Vec::new(),
+        }
+    }
+
+    fn user_file(&self) -> Result<Option<Source>, Problem> {
+        let candidate = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        candidate.map_or(Ok(None), |candidate| file::read(&candidate))
+    }
+
+    /// The nearest project's file, unless it is the user's.
+    fn project_file(&self, user: Option<&Source>) -> Result<Option<Source>, Problem> {
+        let Some(start) = &self.project else { return Ok(None) };
+        for path in places::project_files(start, &self.variables) {
+            if let Some(source) = file::read(&Candidate::Usual(path))? {
+                let is_users = user.is_some_and(|user| is_same(&user.path, &source.path));
+                return Ok((!is_users).then_some(source));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
+    let mut problems = Vec::new();
+    let mut config = Config::default();
+    let Sources { variables, folder, .. } = sources;
+    config.data_dir.value = sources.platform.data_dir(variables);
+    borrow_base_url(&mut config, variables, &mut problems);
+    let user = noted(sources.user_file(), &mut problems);
+    if let Some(source) = &user {
+        file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);
+    }
+    if let Some(source) = noted(sources.project_file(user.as_ref()), &mut problems) {
+        file::lay_over(&mut config, &source, Whose::Project, &mut problems);
+    }
+    environment::lay_over(&mut config, variables, folder.as_deref(), &mut problems);
+    for (name, value) in &sources.flags {
+        match keys().iter().find(|key| key.flags().contains(name)) {
+            Some(key) => {
+                let found = format!("{:?}", value.to_string_lossy());
+                let given = (Given::Plain(value.clone()), found.as_str());
+                put(&mut config, key, given, folder.as_deref(), Origin::Flag(name), &mut problems);
+            }
+            None => problems.push(Problem::UnknownFlag { name }),
+        }
+    }
+    if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
+}
+
+fn noted<T>(found: Result<Option<T>, Problem>, problems: &mut Vec<Problem>) -> Option<T> {
+    found.unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    })
+}
+
+fn borrow_base_url(config: &mut Config, variables: &Variables, problems: &mut Vec<Problem>) {
+    let Some(value) = variables.get(OPENAI_BASE_URL) else { return };
+    match anyones_url(Given::Plain(value.to_owned())) {
+        Ok(None) => {}
+        Ok(value) => {
+            let origin = Origin::Environment(OPENAI_BASE_URL.to_owned());
+            config.openai.base_url = Setting { value, origin, held_back: None };
+        }
+        Err(_) => problems.push(Problem::NotText { name: OPENAI_BASE_URL.to_owned() }),
+    }
+}
+
+/// Sets a key to a value, and notes why that cannot be. The value comes with how it is told to people.
+pub(super) fn put(
+    config: &mut Config,
+    key: &'static Key,
+    (given, found): (Given, &str),
+    folder: Option<&Path>,
+    origin: Origin,
+    problems: &mut Vec<Problem>,
+) {
+    let at = origin.clone();
+    let Err(not_put) = key.put(config, given, folder, origin) else { return };
+    problems.push(match (not_put, at) {
+        (NotPut::ByProject(why), Origin::Project(at)) => Problem::NotByProject { at, key, why },
+        (NotPut::Bad(Bad::Because(reason)), at) => Problem::Unusable { at, key: key.name(), reason },
+        (NotPut::Bad(Bad::NotText), Origin::Environment(name)) => Problem::NotText { name },
+        (NotPut::Bad(Bad::NotText), Origin::Flag(name)) => Problem::NotText { name: name.to_owned() },
+        (NotPut::Bad(Bad::NotThis | Bad::NotText) | NotPut::ByProject(_), at) => {
+            let found = found.chars().take(80).collect();
+            Problem::BadValue { at, key: key.name(), found, takes: key.takes() }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_sets_nothing_is_a_mistake() {
+        let variables = Variables::default();
+        let flags = vec![("--colour", OsString::from("x"))];
+        let sources = Sources { variables, platform: Platform::Xdg, folder: None, file: None, project: None, flags };
+        assert_eq!(load(&sources), Err(Problems(vec![Problem::UnknownFlag { name: "--colour" }])));
+    }
+
+    #[test]
+    fn what_variables_hold_is_not_printed() {
+        let variables = [("OPENAI_API_KEY".into(), "sk-canary".into())].into_iter().collect();
+        let sources = Sources { variables, ..Sources::of_this_process() };
+        assert!(!format!("{sources:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,72 @@
+//! What a run looks like: on a terminal, and when piped.
+
+use serde_json::json;
+
+use crate::support::Desk;
+
+/// A run with two helpers, one of which runs a tool.
+fn two_helpers(desk: &Desk) -> String {
+    desk.script(
+        "s.json",
+        json!([
+            {"text": "Asking around.", "chunk": 4, "tool_calls": [
+                {"name": "sub_agent", "arguments": {"task": "count the files"}},
+                {"name": "sub_agent", "arguments": {"task": "say nothing"}},
+            ]},
+            {"text": "There is one file."},
+            {"tool_calls": [{"name": "list_files", "arguments": {"path": "."}}], "when": {"prompt_contains": "count"}},
+            {"text": "one", "when": {"prompt_contains": "count"}},
+            {"text": "nothing", "when": {"prompt_contains": "say"}},
+        ]),
+    )
+}
+
+const FLAGS: [&str; 4] = ["run", "go", "--tools", "list_files,sub_agent"];
+
+#[test]
+fn piped_it_is_plain_and_helpers_stand_beneath_their_agent() {
+    let desk = Desk::new();
+    let script = two_helpers(&desk);
+    let done = desk.run(&[&FLAGS[..], &["--script", &script]].concat());
+    done.said("Asking around.\nThere is one file.\n");
+    assert!(!done.err.contains('\x1b') && !done.err.contains("tokens in"), "{done:?}");
+    let lines: Vec<&str> = done.err.lines().collect();
+    assert_eq!(&lines[..2], ["▸ sub_agent 1: count the files", "▸ sub_agent 2: say nothing"]);
+    assert!(lines.contains(&"│ sub_agent 1 ▸ list_files: ."), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("│ sub_agent 1 • list_files: . (1 entr")), "{lines:#?}");
+    let ended =
+        |n: usize| lines.iter().any(|line| line.starts_with(&format!("• sub_agent {n}")) && line.ends_with(" s"));
+    assert!(ended(1) && ended(2), "{lines:#?}");
+}
+
+#[test]
+fn with_json_the_events_of_helpers_are_there_under_their_own_ids() {
+    let desk = Desk::new();
+    let script = two_helpers(&desk);
+    let done = desk.run(&[&FLAGS[..], &["--script", &script, "--json"]].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let mut agents: Vec<String> = done.events().iter().map(|event| event.agent_id.to_string()).collect();
+    agents.sort();
+    agents.dedup();
+    assert_eq!(agents.len(), 3);
+    assert_eq!(done.names().iter().filter(|name| *name == "AgentEnd").count(), 3);
+}
+
+#[test]
+fn on_a_terminal_text_streams_tools_have_cards_and_a_line_tells_the_tokens() {
+    let desk = Desk::new();
+    let script = two_helpers(&desk);
+    let (code, screen) = desk.on_terminal(&[&FLAGS[..], &["--script", &script]].concat());
+    assert_eq!(code, Some(0), "{screen}");
+    for part in [
+        "Asking around.",
+        "\x1b[2m▸ sub_agent 1: count the files\x1b[0m",
+        "\x1b[2m│ sub_agent 1 ▸ list_files: .\x1b[0m",
+        "There is one file.",
+    ] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
+    let tally = screen.lines().find(|line| line.contains("tokens in")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(tally.contains("5 turns, 3 tool calls, 2 sub-agents, ") && tally.contains("cost unknown"), "{tally}");
+    assert!(!desk.on_terminal_without_colours(&[&FLAGS[..], &["--script", &script]].concat()).1.contains("\x1b[2m"));
+}

@@ -1,0 +1,76 @@
+//! The real program on a real terminal, which `script` gives it.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::support::Desk;
+
+const DEADLINE: Duration = Duration::from_secs(120);
+const INTERRUPT: u8 = 3;
+
+impl Desk {
+    /// Runs it on a terminal of 40 rows and 100 columns; gives its exit code and everything that came on the screen.
+    pub fn on_terminal(&self, args: &[&str]) -> (Option<i32>, String) {
+        perform(self.at_terminal(args), None)
+    }
+
+    pub fn on_terminal_without_colours(&self, args: &[&str]) -> (Option<i32>, String) {
+        let mut command = self.at_terminal(args);
+        command.env("NO_COLOR", "1");
+        perform(command, None)
+    }
+
+    /// As `on_terminal`; someone presses Ctrl-C when this is on the screen.
+    pub fn on_terminal_interrupted(&self, args: &[&str], at: &str) -> (Option<i32>, String) {
+        perform(self.at_terminal(args), Some(at))
+    }
+
+    fn at_terminal(&self, args: &[&str]) -> Command {
+        let mut line = "stty rows 40 cols 100; exec".to_owned();
+        for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
+            line.push_str(&format!(" '{}'", word.replace('\'', r"'\''")));
+        }
+        let plain = self.command(&[]);
+        let mut command = Command::new("script");
+        command.args(["-qefc", &line, "/dev/null"]).current_dir(self.work()).env("TERM", "xterm");
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+}
+
+fn perform(mut command: Command, interrupt_at: Option<&str>) -> (Option<i32>, String) {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`script` is needed");
+    let mut keys = child.stdin.take().unwrap();
+    let mut terminal = child.stdout.take().unwrap();
+    let (sender, pieces) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = terminal.read(&mut buffer) {
+            if sender.send(buffer[..n].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    let begun = Instant::now();
+    let (mut screen, mut interrupt_at) = (Vec::new(), interrupt_at);
+    while let Ok(piece) = pieces.recv_timeout(DEADLINE.saturating_sub(begun.elapsed())) {
+        screen.extend(piece);
+        if interrupt_at.is_some_and(|at| String::from_utf8_lossy(&screen).contains(at)) {
+            interrupt_at = None;
+            keys.write_all(&[INTERRUPT]).unwrap();
+        }
+    }
+    if begun.elapsed() >= DEADLINE {
+        child.kill().unwrap();
+        panic!("the program did not end: {}", String::from_utf8_lossy(&screen));
+    }
+    drop(keys);
+    (child.wait().unwrap().code(), String::from_utf8_lossy(&screen).into_owned())
+}

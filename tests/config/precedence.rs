@@ -1,0 +1,262 @@
+//! Every source sets every key that it may, and the later wins.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::support::Place;
+
+/// A key, what each source gives it, and what is shown then.
+struct Sample {
+    key: &'static str,
+    default: Value,
+    user: (&'static str, Value),
+    project: Option<(&'static str, Value)>,
+    variable: (&'static str, &'static str, Value),
+    flag: Option<(&'static str, &'static str, Value)>,
+}
+
+fn samples(place: &Place) -> Vec<Sample> {
+    let data = |folder: std::path::PathBuf| json!(folder.to_str().unwrap());
+    let key = |key, default, user, project, variable, flag| Sample { key, default, user, project, variable, flag };
+    let text = |text: &str| json!(text);
+    vec![
+        key(
+            "model",
+            Value::Null,
+            (r#""openai/u""#, text("openai/u")),
+            Some((r#""openai/p""#, text("openai/p"))),
+            ("PLAYHOUSE_MODEL", "openai/e", text("openai/e")),
+            Some(("--model", "openai/f", text("openai/f"))),
+        ),
+        key(
+            "system",
+            text(""),
+            (r#""u""#, text("u")),
+            Some((r#""p""#, text("p"))),
+            ("PLAYHOUSE_SYSTEM", "${e}", text("${e}")),
+            Some(("--system", "", text(""))),
+        ),
+        key(
+            "tools",
+            json!(["read_file", "list_files", "bash"]),
+            (r#"["bash", "sub_agent", "bash"]"#, json!(["bash", "sub_agent"])),
+            Some((r#"["sub_agent"]"#, json!(["sub_agent"]))),
+            ("PLAYHOUSE_TOOLS", " read_file, sub_agent,", json!(["read_file", "sub_agent"])),
+            Some(("--tools", "none", json!([]))),
+        ),
+        key(
+            "permission",
+            text("ask"),
+            (r#""yolo""#, text("yolo")),
+            Some((r#""ask""#, text("ask"))),
+            ("PLAYHOUSE_PERMISSION", "yolo", text("yolo")),
+            Some(("--permission", "ask", text("ask"))),
+        ),
+        key(
+            "durability",
+            text("flush"),
+            (r#""os""#, text("os")),
+            None,
+            ("PLAYHOUSE_DURABILITY", "none", text("none")),
+            Some(("--durability", "flush", text("flush"))),
+        ),
+        key(
+            "data_dir",
+            data(place.home().join("data/playhouse")),
+            (r#""kept""#, data(place.home().join("config/playhouse/kept"))),
+            None,
+            ("PLAYHOUSE_HOME", "e", data(place.work().join("e"))),
+            Some(("--data-dir", "/f", text("/f"))),
+        ),
+        key(
+            "thinking",
+            text("off"),
+            (r#""low""#, text("low")),
+            Some((r#""medium""#, text("medium"))),
+            ("PLAYHOUSE_THINKING", "high", text("high")),
+            Some(("--thinking", "minimal", text("minimal"))),
+        ),
+        key(
+            "max_tokens",
+            Value::Null,
+            ("1", json!(1)),
+            Some(("2", json!(2))),
+            ("PLAYHOUSE_MAX_TOKENS", "3", json!(3)),
+            Some(("--max-tokens", "4294967295", json!(4_294_967_295_u32))),
+        ),
+        key(
+            "temperature",
+            Value::Null,
+            ("0.7", json!(0.7)),
+            Some(("1", json!(1.0))),
+            ("PLAYHOUSE_TEMPERATURE", "0", json!(0.0)),
+            Some(("--temperature", "2", json!(2.0))),
+        ),
+        key(
+            "tool_execution",
+            text("parallel"),
+            (r#""sequential""#, text("sequential")),
+            Some((r#""batched:2""#, text("batched:2"))),
+            ("PLAYHOUSE_TOOL_EXECUTION", "parallel", text("parallel")),
+            None,
+        ),
+        key(
+            "openai.base_url",
+            Value::Null,
+            (r#""http://u/v1""#, text("http://u/v1")),
+            None,
+            ("PLAYHOUSE_OPENAI_BASE_URL", "http://e/v1", text("http://e/v1")),
+            Some(("--base-url", "http://f/v1", text("http://f/v1"))),
+        ),
+        key(
+            "limits.max_turns",
+            json!(50),
+            ("40", json!(40)),
+            Some(("30", json!(30))),
+            ("PLAYHOUSE_LIMITS_MAX_TURNS", "60", json!(60)),
+            Some(("--max-turns", "none", text("none"))),
+        ),
+        key(
+            "limits.max_total_tokens",
+            json!(1_000_000),
+            (r#""none""#, text("none")),
+            Some(("5_000_000", json!(5_000_000))),
+            ("PLAYHOUSE_LIMITS_MAX_TOTAL_TOKENS", "1", json!(1)),
+            Some(("--max-total-tokens", "9223372036854775807", json!(i64::MAX))),
+        ),
+        key(
+            "limits.max_duration",
+            text("10m"),
+            (r#""8760h""#, text("8760h")),
+            Some((r#""90s""#, text("1m 30s"))),
+            ("PLAYHOUSE_LIMITS_MAX_DURATION", "500ms", text("500ms")),
+            Some(("--max-duration", "1h 30m", text("1h 30m"))),
+        ),
+        key("retry.max_retries", json!(3), ("0", json!(0)), None, ("PLAYHOUSE_RETRY_MAX_RETRIES", "7", json!(7)), None),
+        key(
+            "retry.initial_delay_ms",
+            json!(1_000),
+            ("5", json!(5)),
+            None,
+            ("PLAYHOUSE_RETRY_INITIAL_DELAY_MS", "0", json!(0)),
+            None,
+        ),
+        key(
+            "retry.backoff_multiplier",
+            json!(2.0),
+            ("1.5", json!(1.5)),
+            None,
+            ("PLAYHOUSE_RETRY_BACKOFF_MULTIPLIER", "3", json!(3.0)),
+            None,
+        ),
+        key(
+            "retry.max_delay_ms",
+            json!(30_000),
+            ("86400000", json!(86_400_000)),
+            None,
+            ("PLAYHOUSE_RETRY_MAX_DELAY_MS", "9", json!(9)),
+            None,
+        ),
+    ]
+}
+
+/// A file with these keys, and the line of each.
+fn file(values: &[(&'static str, &str)]) -> (String, BTreeMap<&'static str, usize>) {
+    let (mut text, mut lines, mut section) = ("# The first line.\n".to_owned(), BTreeMap::new(), "");
+    for (key, value) in values {
+        let (of, name) = key.rsplit_once('.').unwrap_or(("", key));
+        if of != section {
+            text.push_str(&format!("[{of}]\n"));
+            section = of;
+        }
+        lines.insert(*key, text.lines().count() + 1);
+        text.push_str(&format!("{name} = {value}\n"));
+    }
+    (text, lines)
+}
+
+#[test]
+fn each_source_wins_over_those_before_it_and_every_origin_is_right() {
+    let mut place = Place::new();
+    let samples = samples(&place);
+    let all: Vec<&str> = playhouse::config::keys().iter().map(playhouse::config::Key::name).collect();
+    assert_eq!(samples.iter().map(|sample| sample.key).collect::<Vec<_>>(), all, "every key has its sample");
+
+    let expect = |of: &dyn Fn(&Sample) -> Value| -> BTreeMap<String, Value> {
+        samples.iter().map(|sample| (sample.key.to_owned(), of(sample))).collect()
+    };
+    let by_default = |sample: &Sample| json!({"value": sample.default, "origin": "default"});
+    assert_eq!(place.shown(&[]), expect(&by_default));
+
+    let values: Vec<_> = samples.iter().map(|sample| (sample.key, sample.user.0)).collect();
+    let (text, lines) = file(&values);
+    place.user(text);
+    let path = place.user_file();
+    let by_user =
+        |sample: &Sample| json!({"value": sample.user.1, "origin": "user", "path": path, "line": lines[sample.key]});
+    assert_eq!(place.shown(&[]), expect(&by_user));
+
+    let values: Vec<_> = samples.iter().filter_map(|sample| Some((sample.key, sample.project.as_ref()?.0))).collect();
+    let (text, lines) = file(&values);
+    place.project(text);
+    let path = place.project_file();
+    let by_project = |sample: &Sample| match &sample.project {
+        Some((_, value)) => json!({"value": value, "origin": "project", "path": path, "line": lines[sample.key]}),
+        None => by_user(sample),
+    };
+    assert_eq!(place.shown(&[]), expect(&by_project));
+
+    for sample in &samples {
+        place.set(sample.variable.0, sample.variable.1);
+    }
+    let by_variable = |sample: &Sample| {
+        let (name, _, value) = &sample.variable;
+        json!({"value": value, "origin": "environment", "variable": name})
+    };
+    assert_eq!(place.shown(&[]), expect(&by_variable));
+
+    let flags: Vec<&str> =
+        samples.iter().filter_map(|sample| sample.flag.as_ref()).flat_map(|(flag, text, _)| [*flag, *text]).collect();
+    let by_flag = |sample: &Sample| match &sample.flag {
+        Some((flag, _, value)) => json!({"value": value, "origin": "flag", "flag": flag}),
+        None => by_variable(sample),
+    };
+    assert_eq!(place.shown(&flags), expect(&by_flag));
+}
+
+#[test]
+fn a_script_is_a_model_and_is_found_from_where_it_is_named() {
+    let mut place = Place::new();
+    let model = |place: &Place, flags: &[&str]| place.shown(flags)["model"].clone();
+    let (work, home) = (place.work().join("s.json"), place.user_file().with_file_name("s.json"));
+    let script = |path: &std::path::Path| format!("scripted/{}", path.display());
+    place.user(r#"model = "scripted/s.json""#);
+    assert_eq!(
+        model(&place, &[]),
+        json!({"value": script(&home), "origin": "user", "path": place.user_file(), "line": 1})
+    );
+    place.set("PLAYHOUSE_MODEL", "scripted/./s.json");
+    assert_eq!(
+        model(&place, &[]),
+        json!({"value": script(&work), "origin": "environment", "variable": "PLAYHOUSE_MODEL"})
+    );
+    let by_flag = json!({"value": script(&work), "origin": "flag", "flag": "--script"});
+    assert_eq!(model(&place, &["--script", "s.json"]), by_flag);
+}
+
+#[test]
+fn the_variable_of_openai_is_used_when_nothing_of_ours_says_otherwise() {
+    let mut place = Place::new();
+    let url = |place: &Place| place.shown(&[])["openai.base_url"].clone();
+    place.set("OPENAI_BASE_URL", " http://theirs/v1 ");
+    let theirs = json!({"value": "http://theirs/v1", "origin": "environment", "variable": "OPENAI_BASE_URL"});
+    assert_eq!(url(&place), theirs);
+    // It is not ours to judge, but nothing secret in it is shown.
+    place.set("OPENAI_BASE_URL", "https://user:canary@host/v1?key=canary");
+    assert_eq!(url(&place)["value"], "https://…@host/v1");
+    place.set("OPENAI_BASE_URL", "https://host/v1?key=canary");
+    assert_eq!(url(&place)["value"], "https://host/v1…");
+    place.user("[openai]\nbase_url = 'http://ours/v1'");
+    assert_eq!(url(&place)["value"], "http://ours/v1");
+}

@@ -1,0 +1,87 @@
+//! Every example runs offline and says what it should.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn says(example: &str) -> Vec<String> {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_playhouse")).with_file_name("examples").join(example);
+    assert!(program.exists(), "{} is not built: run `cargo build --examples` first", program.display());
+    let output = Command::new(program).env_remove("OPENAI_API_KEY").output().unwrap();
+    assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn hello() {
+    assert_eq!(says("hello"), ["Hello from the stage."]);
+}
+
+#[test]
+fn the_main_of_hello_has_at_most_ten_lines_of_code() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/hello.rs")).unwrap();
+    let main = text.split("async fn main").nth(1).unwrap();
+    let lines = main.lines().skip(1).take_while(|line| *line != "}").filter(|line| !line.trim().is_empty());
+    assert!(lines.count() <= 10);
+}
+
+#[test]
+fn custom_tool() {
+    let said = says("custom_tool");
+    assert!(said[0].starts_with("refused: ") && said[0].contains("sides"), "{said:?}");
+    assert_eq!(said[1..], ["result: 20 came up", "Twenty! What luck."]);
+}
+
+#[test]
+fn steering() {
+    assert_eq!(
+        says("steering"),
+        [
+            "you:   Dig two holes.",
+            "agent: Digging.",
+            "tool:  a hole",
+            "tool:  Skipped due to queued user message.",
+            "you:   One is enough.",
+            "agent: I stopped after the first.",
+            "you:   Now fill it in.",
+            "agent: Filled in again.",
+        ]
+    );
+}
+
+#[test]
+fn observing() {
+    let mut said = says("observing");
+    assert_eq!(said.pop_if(|line| line.starts_with("callback:")), None, "the callback comes before the end: {said:?}");
+    said.sort();
+    assert!(said[3].starts_with("journal:   "), "{said:?}");
+    said.remove(3);
+    assert_eq!(
+        said,
+        [
+            "callback:  bash: echo from a real shell (exit 0)",
+            "consumer 1: saw the end",
+            "consumer 2: saw the end",
+            "stream:    May I?",
+            "stream:    Thank you.",
+            "stream:    allows \"echo from a real shell\"",
+        ]
+    );
+}
+
+#[test]
+fn restart() {
+    assert_eq!(
+        says("restart"),
+        ["One.", "Two. (after its actor crashed)", "Three. (in another house)", "6 messages, none lost"]
+    );
+}
+
+#[test]
+fn sub_agent() {
+    assert_eq!(says("sub_agent"), ["helpers: 1889. 330 m.", "agent:   It is 330 m high and was finished in 1889."]);
+}
+
+#[test]
+fn hundred_agents() {
+    assert_eq!(says("hundred_agents"), ["100 of 100 answered over 1 connection; 10 were made to crash"]);
+}
