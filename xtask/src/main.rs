@@ -3,73 +3,75 @@
 //!
 //! It has no dependencies, so that it is built in a second.
 
+mod bench;
+mod catalogue;
+mod ci;
+mod failures;
+mod lineage;
+mod rust;
+mod sources;
+
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+
+use bench::Length;
+use catalogue::Findings;
+use sources::Unreadable;
 
 const USAGE: &str = "\
-usage: cargo xtask ci
+usage: cargo xtask COMMAND
 
-  ci    everything that is checked: format, build without features, clippy, tests, doc tests, documentation";
-
-/// Compiles in what crash tests need.
-const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
-
-/// Programs that tests start, with the Debian packages that have them.
-const TOOLS: [(&str, &str); 3] = [("bash", "bash"), ("setsid", "util-linux"), ("mkfifo", "coreutils")];
-
-/// Parts of the Rust toolchain that a minimal installation leaves out: the program and its rustup component.
-const COMPONENTS: [(&str, &str); 2] = [("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
-
-/// A cargo command, and what it is for.
-struct Step {
-    name: &'static str,
-    args: &'static [&'static str],
-    env: Option<(&'static str, &'static str)>,
-}
-
-const fn step(name: &'static str, args: &'static [&'static str]) -> Step {
-    Step { name, args, env: None }
-}
-
-/// In this order: what fails fast comes first. The build without features shares its work with the documentation,
-/// clippy with nobody, the tests with the doc tests.
-const STEPS: [Step; 6] = [
-    step("format", &["fmt", "--all", "--check"]),
-    step("build without features", &["check", "--locked", "--workspace"]),
-    step("clippy", &["clippy", "--locked", "--workspace", "--all-targets", FAIL_POINTS, "--", "--deny", "warnings"]),
-    step("tests", &["test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--examples", FAIL_POINTS]),
-    step("doc tests", &["test", "--locked", "--workspace", "--doc", FAIL_POINTS]),
-    Step {
-        name: "documentation",
-        args: &["doc", "--locked", "--workspace", "--no-deps"],
-        env: Some(("RUSTDOCFLAGS", "--deny warnings")),
-    },
-];
+  ci          everything that is checked: format, the two catalogues below, build without features, clippy, tests,
+              doc tests, documentation
+  failures    lists docs/failures.md with its tests; fails when a row that is covered has none
+  lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
+  bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["ci"] => match ci() {
+        ["ci"] => match ci::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 eprintln!("\nerror: {failure}");
                 ExitCode::from(failure.code())
             }
         },
+        ["failures"] => show(failures::of(&root())),
+        ["lineage"] => show(lineage::of(&root())),
+        ["bench"] => bench::run(&root(), Length::Full),
+        ["bench", "--short"] => bench::run(&root(), Length::Short),
+        ["bench", unknown, ..] => refuse(&format!("`bench` takes `--short` only, and was given `{unknown}`")),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        ["ci", extra, ..] => refuse(&format!("`ci` takes no argument, and was given `{extra}`")),
+        [command @ ("ci" | "failures" | "lineage"), extra, ..] => {
+            refuse(&format!("`{command}` takes no argument, and was given `{extra}`"))
+        }
         [unknown, ..] => refuse(&format!("there is no command `{unknown}`")),
         [] => refuse("there is no command"),
     }
+}
+
+/// Prints a catalogue and what is wrong with it.
+fn show(checked: Result<Findings, Unreadable>) -> ExitCode {
+    let findings = match checked {
+        Ok(findings) => findings,
+        Err(unreadable) => {
+            eprintln!("error: {unreadable}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let list = findings.list.iter().map(|line| format!("{line}\n")).collect::<String>();
+    // A reader that leaves, such as `head`, has seen enough.
+    let _ = writeln!(io::stdout(), "{list}{}", findings.summary);
+    for fault in &findings.faults {
+        eprintln!("error: {fault}");
+    }
+    if findings.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn refuse(why: &str) -> ExitCode {
@@ -77,166 +79,9 @@ fn refuse(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Why CI ended early.
-enum Failure {
-    /// A step did not pass.
-    Step { name: &'static str, code: u8 },
-    /// A program did not start.
-    NotStarted { program: OsString, reason: String },
-    /// A tool that tests need is not there and cannot be installed from here.
-    MissingTool { tool: &'static str, package: &'static str },
-    /// A part of the Rust toolchain is not there and cannot be installed from here.
-    MissingComponent { component: &'static str },
-}
-
-impl Failure {
-    fn code(&self) -> u8 {
-        match self {
-            Self::Step { code, .. } => *code,
-            Self::NotStarted { .. } | Self::MissingTool { .. } | Self::MissingComponent { .. } => 1,
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Step { name, code } => write!(f, "`{name}` did not pass (exit code {code}); see above"),
-            Self::NotStarted { program, reason } => write!(f, "{} did not start: {reason}", program.display()),
-            Self::MissingTool { tool, package } => {
-                write!(f, "tests need `{tool}`: install it (on Debian: apt-get install {package}) and run this again")
-            }
-            Self::MissingComponent { component } => {
-                write!(f, "the toolchain has no {component}: run `rustup component add {component}`, then this again")
-            }
-        }
-    }
-}
-
-fn ci() -> Result<(), Failure> {
-    for (program, component) in COMPONENTS {
-        ensure_component(program, component)?;
-    }
-    for (tool, package) in TOOLS {
-        ensure(tool, package)?;
-    }
-    let begun = Instant::now();
-    let mut times: Vec<(&str, Duration)> = Vec::new();
-    for step in &STEPS {
-        println!("\n=== {}: cargo {}", step.name, step.args.join(" "));
-        let begun = Instant::now();
-        step.run()?;
-        println!("=== {}: passed in {:.1} s", step.name, begun.elapsed().as_secs_f64());
-        times.push((step.name, begun.elapsed()));
-    }
-    println!("\n=== everything passed in {:.1} s", begun.elapsed().as_secs_f64());
-    for (name, time) in times {
-        println!("{:>8.1} s  {name}", time.as_secs_f64());
-    }
-    Ok(())
-}
-
-impl Step {
-    fn run(&self) -> Result<(), Failure> {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(&cargo);
-        command.args(self.args).current_dir(root());
-        if let Some((name, value)) = self.env {
-            command.env(name, value);
-        }
-        let status =
-            command.status().map_err(|error| Failure::NotStarted { program: cargo, reason: error.to_string() })?;
-        if status.success() {
-            return Ok(());
-        }
-        // Without a code a signal ended it.
-        let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-        Err(Failure::Step { name: self.name, code })
-    }
-}
-
 /// The workspace's folder.
 fn root() -> PathBuf {
     let here =
         env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
-}
-
-/// Makes sure that tests find a program: on Debian, as root, its package is installed if need be.
-fn ensure(tool: &'static str, package: &'static str) -> Result<(), Failure> {
-    if find(tool).is_some() {
-        return Ok(());
-    }
-    if is_root() && find("apt-get").is_some() {
-        println!("\n=== installing {package}, for `{tool}`");
-        let apt = |args: &[&str]| {
-            let ended = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status();
-            ended.is_ok_and(|status| status.success())
-        };
-        if apt(&["update", "-q"])
-            && apt(&["install", "-qy", "--no-install-recommends", package])
-            && find(tool).is_some()
-        {
-            return Ok(());
-        }
-    }
-    Err(Failure::MissingTool { tool, package })
-}
-
-/// Makes sure that a part of the toolchain is there: rustup adds it if need be.
-fn ensure_component(program: &str, component: &'static str) -> Result<(), Failure> {
-    let works = || Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
-    if works() {
-        return Ok(());
-    }
-    println!("\n=== adding {component} to the toolchain");
-    let added = Command::new("rustup").args(["component", "add", component]).current_dir(root()).status();
-    if added.is_ok_and(|status| status.success()) && works() {
-        return Ok(());
-    }
-    Err(Failure::MissingComponent { component })
-}
-
-/// The first executable file of this name on the path.
-fn find(tool: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    find_in(&path, tool)
-}
-
-fn find_in(path: &OsStr, tool: &str) -> Option<PathBuf> {
-    env::split_paths(path)
-        .map(|folder| folder.join(tool))
-        .find(|file| fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0))
-}
-
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_step_that_resolves_dependencies_uses_the_lock_file() {
-        for step in STEPS.iter().filter(|step| step.args.first() != Some(&"fmt")) {
-            assert!(step.args.contains(&"--locked"), "{}", step.name);
-            assert!(step.args.contains(&"--workspace"), "{}", step.name);
-        }
-    }
-
-    #[test]
-    fn ci_is_this_and_nothing_else() {
-        let script = root().join(".ci/run");
-        let text = fs::read_to_string(&script).unwrap();
-        assert_eq!(text, "#!/usr/bin/env bash\nset -eu\ncd \"$(dirname \"$0\")/..\"\nexec cargo xtask ci\n");
-        assert_ne!(fs::metadata(&script).unwrap().permissions().mode() & 0o111, 0);
-    }
-
-    #[test]
-    fn only_an_executable_file_counts_as_a_tool() {
-        assert!(find("sh").is_some());
-        assert_eq!(find_in(OsStr::new("/nowhere:/etc"), "passwd"), None);
-        assert_eq!(find_in(OsStr::new("/"), "etc"), None);
-    }
 }

@@ -5,10 +5,31 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn xtask(args: &[&str], cargo: &Path) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } =
-        Command::new(env!("CARGO_BIN_EXE_xtask")).args(args).env("CARGO", cargo).output().unwrap();
+/// Runs the program in a workspace of `folder`, with a cargo of the test's.
+fn xtask(args: &[&str], folder: &Path, cargo: &Path) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    command.args(args).env("CARGO", cargo).env("CARGO_MANIFEST_DIR", folder.join("xtask"));
+    let Output { status, stdout, stderr } = command.output().unwrap();
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A small workspace: one test, one name, and both catalogues as they should be.
+fn workspace(name: &str) -> PathBuf {
+    let folder = folder(name);
+    for folder in ["src", "docs/lineage"].map(|part| folder.join(part)) {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let source = "pub fn prompt() {}\n#[test]\nfn f01_a_cut_stream_is_no_answer() {}\n";
+    fs::write(folder.join("src/lib.rs"), source).unwrap();
+    let later: String = (2..=52).map(|n| format!("| {n:02} | w | h | later: legs | – |\n")).collect();
+    let first = "| 01 | a cut stream | asked again | covered | `f01_a_cut_stream_is_no_answer` |";
+    let head = "| # | what goes wrong | here | status | shown by |\n|---|---|---|---|---|";
+    fs::write(folder.join("docs/failures.md"), format!("{head}\n{first}\n{later}")).unwrap();
+    fs::write(folder.join("docs/lineage.md"), "[peer](lineage/peer.md)\n").unwrap();
+    let row = "| `ask()` | api | `prompt` | `f01_a_cut_stream_is_no_answer` |";
+    let head = "| theirs | kind | ours | shown by |\n|---|---|---|---|";
+    fs::write(folder.join("docs/lineage/peer.md"), format!("{head}\n{row}\n")).unwrap();
+    folder
 }
 
 fn executable(path: &Path, script: &str) {
@@ -24,8 +45,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A cargo that appends the commands it is given to a file, and fails at one of them.
-fn cargo_failing_at(command: &str, code: u8) -> (PathBuf, PathBuf) {
-    let folder = folder(&format!("fails-at-{command}"));
+fn cargo_failing_at(command: &str, code: u8, folder: &Path) -> (PathBuf, PathBuf) {
     let (cargo, log) = (folder.join("cargo"), folder.join("log"));
     let script = format!("#!/bin/sh\necho \"$1\" >>'{}'\n[ \"$1\" != {command} ] || exit {code}\n", log.display());
     executable(&cargo, &script);
@@ -38,17 +58,19 @@ fn an_unknown_command_prints_the_usage_and_exits_2() {
         (&["dance"][..], "error: there is no command `dance`\n"),
         (&[], "error: there is no command\n"),
         (&["ci", "--fast"], "error: `ci` takes no argument, and was given `--fast`\n"),
+        (&["lineage", "--all"], "error: `lineage` takes no argument, and was given `--all`\n"),
     ] {
-        let (code, stdout, stderr) = xtask(args, Path::new("/nowhere"));
+        let (code, stdout, stderr) = xtask(args, Path::new("/nowhere"), Path::new("/nowhere"));
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{args:?}");
-        assert!(stderr.starts_with(why) && stderr.contains("usage: cargo xtask ci"), "{stderr}");
+        assert!(stderr.starts_with(why) && stderr.contains("usage: cargo xtask COMMAND"), "{stderr}");
     }
 }
 
 #[test]
 fn the_first_failure_ends_it_with_its_code() {
-    let (cargo, log) = cargo_failing_at("clippy", 7);
-    let (code, stdout, stderr) = xtask(&["ci"], &cargo);
+    let folder = workspace("fails-at-clippy");
+    let (cargo, log) = cargo_failing_at("clippy", 7, &folder);
+    let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!(code, Some(7), "{stdout}{stderr}");
     assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\n");
     assert!(stdout.contains("=== format: passed in ") && stdout.contains("=== clippy: cargo clippy"), "{stdout}");
@@ -57,11 +79,53 @@ fn the_first_failure_ends_it_with_its_code() {
 
 #[test]
 fn everything_is_run_in_order_and_timed() {
-    let (cargo, log) = cargo_failing_at("nothing", 1);
-    let (code, stdout, stderr) = xtask(&["ci"], &cargo);
+    let folder = workspace("fails-at-nothing");
+    let (cargo, log) = cargo_failing_at("nothing", 1, &folder);
+    let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
-    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\ntest\ntest\ndoc\n");
+    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ndoc\n");
     assert!(stdout.contains("=== everything passed in "), "{stdout}");
+    let catalogues = ["52 failures: 1 covered, 0 partly, 51 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
+    assert!(catalogues.iter().all(|summary| stdout.contains(summary)), "{stdout}");
+}
+
+#[test]
+fn a_fault_in_a_catalogue_ends_ci_before_anything_is_built() {
+    let folder = workspace("fails-at-lineage");
+    let (cargo, log) = cargo_failing_at("nothing", 1, &folder);
+    fs::write(folder.join("src/lib.rs"), "#[test]\nfn f01_a_cut_stream_is_no_answer() {}\n").unwrap();
+    let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
+    assert_eq!((code, fs::read_to_string(log).unwrap().as_str()), (Some(1), "fmt\n"), "{stdout}");
+    let fault = "error: docs/lineage/peer.md:3: there is no `prompt` in the sources: use the name it has now\n";
+    assert_eq!(stderr, format!("{fault}\nerror: `lineage` did not pass: one fault; see above\n"));
+}
+
+#[test]
+fn the_catalogues_are_listed_and_faults_exit_1() {
+    let folder = workspace("catalogues");
+    let run = |command| xtask(&[command], &folder, Path::new("/nowhere"));
+    let (code, stdout, stderr) = run("failures");
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    let first = "01  a cut stream\n    covered\n      f01_a_cut_stream_is_no_answer\n02  w\n    later, with: legs\n";
+    assert!(stdout.starts_with(first), "{stdout}");
+    assert!(stdout.ends_with("\n52 failures: 1 covered, 0 partly, 51 later; 1 tests\n"), "{stdout}");
+    let listed = "docs/lineage/peer.md\n  ask()  →  prompt  [f01_a_cut_stream_is_no_answer]\n";
+    let expected = format!("{listed}1 rows: 1 here, 0 later, 0 not\n");
+    assert_eq!(run("lineage"), (Some(0), expected.clone(), String::new()));
+
+    fs::write(folder.join("src/lib.rs"), "pub fn prompt() {}\n").unwrap();
+    let (code, _, stderr) = run("failures");
+    let gone = "`f01_a_cut_stream_is_no_answer`: write it, or name the one that shows";
+    let (failure, row) = ("docs/failures.md:3", "docs/lineage/peer.md:3");
+    let none = "there is no test `f01_…`: write one, or say what is to bring 01";
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr, format!("error: {failure}: there is no test {gone} 01\nerror: {failure}: {none}\n"));
+    assert_eq!(run("lineage"), (Some(1), expected, format!("error: {row}: there is no test {gone} this\n")));
+
+    fs::remove_file(folder.join("docs/lineage.md")).unwrap();
+    let (code, stdout, stderr) = run("lineage");
+    assert_eq!((code, stdout.as_str()), (Some(1), ""));
+    assert!(stderr.contains("docs/lineage.md cannot be read"), "{stderr}");
 }
 
 #[test]

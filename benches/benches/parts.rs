@@ -1,0 +1,191 @@
+//! The parts one by one: a turn of the machine, the start of an agent, the hub, the decoder of responses.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use playhouse::agent::machine::{Catalog, Effect, Input, Machine, Now, Setup, Vetting};
+use playhouse::agent::{Hub, Scope};
+use playhouse::prelude::*;
+use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse::protocol::{
+    AgentId, EventId, InputId, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolDefinition,
+};
+use playhouse::provider::chat::{ChatDecoder, Limits};
+use playhouse_bench::wire::{self, Play};
+use serde_json::{Value, json};
+
+/// One tool that only reads.
+struct Props;
+
+impl Catalog for Props {
+    fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::new([])
+    }
+
+    fn vet(&self, _: &SessionId, _: &ToolCallId, _: &str, _: &Value) -> Vetting {
+        Vetting::Ready { effect: EffectClass::Read, ask: None }
+    }
+
+    fn summary(&self, _: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
+        "looked".to_owned()
+    }
+}
+
+fn opened() -> Opened {
+    Opened {
+        version: FORMAT_VERSION,
+        agent_id: "agent".into(),
+        session_id: SessionId::new("session").unwrap(),
+        settings: Arc::new(Settings {
+            kind: "bench".into(),
+            model: ModelConfig::scripted("x").into(),
+            system_prompt: wire::SYSTEM_PROMPT.into(),
+            tools: Vec::new(),
+            cwd: Path::new("/").into(),
+            permission: PermissionMode::Ask,
+            limits: ExecutionLimits::none(),
+            durability: Durability::Os,
+            retry: Default::default(),
+            cache: Default::default(),
+            thinking_level: Default::default(),
+            max_tokens: None,
+            temperature: None,
+            tool_execution: Default::default(),
+            steering_mode: Default::default(),
+            follow_up_mode: Default::default(),
+            config_id: None,
+        }),
+        spawned_by: None,
+        continues: None,
+        messages: Vec::new(),
+        queued: Vec::new(),
+        seen: Vec::new(),
+    }
+}
+
+const NOW: Now = Now { wall: 1_794_700_800_000, mono: Duration::ZERO };
+
+fn respond(turn: u64, calls: bool) -> Message {
+    let call =
+        Content::ToolCall { id: format!("call_{turn}").into(), name: wire::TOOL.into(), arguments: json!({"n": turn}) };
+    Message::Assistant {
+        content: if calls { vec![Content::text("Let me look."), call] } else { vec![Content::text("Done.")] },
+        stop_reason: if calls { StopReason::ToolUse } else { StopReason::Stop },
+        model: "x".into(),
+        provider: "scripted".into(),
+        usage: Usage::of(10, 10, 0, 0, 0),
+        timestamp: NOW.wall,
+        error_message: None,
+    }
+}
+
+/// Plays a run of `turns` tool turns through the machine, answering its effects; gives how many inputs it took.
+fn run(turns: u64) -> u64 {
+    let mut machine = Machine::new(opened(), Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x"))));
+    let message = Arc::new(AgentMessage::user(wire::PROMPT, NOW.wall));
+    let mut inputs = vec![Input::Prompt { input_id: InputId::from("input"), messages: vec![message] }];
+    let (mut taken, mut seq, mut turn) = (0, 0, 0);
+    while let Some(input) = inputs.pop() {
+        taken += 1;
+        for effect in machine.handle(NOW, input) {
+            match effect {
+                Effect::Append { batch, .. } => {
+                    let seqs = batch.entries.iter().map(|_| {
+                        seq += 1;
+                        Seq(seq)
+                    });
+                    inputs.push(Input::Committed { batch: batch.number, seqs: seqs.collect() });
+                }
+                Effect::Call { call, .. } => {
+                    inputs.push(Input::Responded { call, attempt: 0, message: respond(turn, turn < turns) });
+                    turn += 1;
+                }
+                Effect::RunTool { call, .. } => inputs.push(Input::ToolFinished {
+                    call,
+                    result: Ok(ToolResult::text(wire::tool_answer("play", turn))),
+                    duration_ms: 1,
+                }),
+                _ => {}
+            }
+        }
+    }
+    assert!(!machine.is_running() && turn == turns + 1);
+    taken
+}
+
+fn machine(c: &mut Criterion) {
+    let mut group = c.benchmark_group("machine");
+    group.throughput(Throughput::Elements(run(100)));
+    group.bench_function("inputs of a run with 100 tool turns", |b| b.iter(|| run(100)));
+    group.finish();
+}
+
+fn spawn(c: &mut Criterion) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let house = runtime.block_on(House::in_memory()).unwrap();
+    let model: Arc<dyn StreamProvider> = Arc::new(Scripted::new([Step::text("Here.")]));
+    let definition = Definition { provider_override: Some(model), ..Definition::default() };
+    c.bench_function("an agent comes on stage and leaves it", |b| {
+        b.iter(|| {
+            runtime.block_on(async {
+                let agent = house.agent().definition(definition.clone()).spawn().await.unwrap();
+                house.dismiss(agent.id()).await;
+            });
+        });
+    });
+}
+
+fn event(n: u64) -> Event {
+    let delta = StreamDelta::Text { delta: " word".into() };
+    Event {
+        id: EventId { seq: Seq(n), k: 0 },
+        agent_id: AgentId::from("agent"),
+        session_id: SessionId::new("session").unwrap(),
+        loop_id: None,
+        timestamp: Default::default(),
+        event: AgentEvent::MessageUpdate { message_id: "message".into(), delta },
+    }
+}
+
+fn hub(c: &mut Criterion) {
+    let mut group = c.benchmark_group("hub");
+    for subscribers in [0, 1, 10, 1_000] {
+        let topic = Hub::default().topic(&AgentId::from("agent"));
+        let mut all: Vec<_> = (0..subscribers).map(|_| topic.subscribe(1_024, Scope::Own)).collect();
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(format!("a piece to {subscribers} subscribers who read it"), |b| {
+            b.iter_batched(
+                || event(1),
+                |event| {
+                    topic.publish(event);
+                    all.iter_mut().for_each(|one| drop(one.try_next()));
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn decoder(c: &mut Criterion) {
+    let Play::Whole(response) = wire::tool_turn(7) else { panic!("a tool turn comes whole") };
+    // The body alone, without its HTTP chunks.
+    let text = String::from_utf8(response).unwrap();
+    let body: String =
+        text.lines().filter(|line| line.starts_with("data: ")).map(|line| format!("{line}\n\n")).collect();
+    let mut group = c.benchmark_group("decoder");
+    group.throughput(Throughput::Bytes(body.len() as u64));
+    group.bench_function("a response that calls a tool", |b| {
+        b.iter(|| {
+            let mut decoder = ChatDecoder::new(Limits::default());
+            decoder.feed(body.as_bytes(), &mut |event| drop(event)).unwrap();
+            decoder.finish(0, |_| false).unwrap()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(parts, machine, spawn, hub, decoder);
+criterion_main!(parts);

@@ -1,0 +1,43 @@
+//! `playhouse-bench [--short | --smoke] [part]`: measures, and prints the table. `cargo xtask bench` starts it.
+
+use std::process::ExitCode;
+
+use playhouse_bench::hand::Error;
+use playhouse_bench::role::{Role, play};
+use playhouse_bench::stage::{Sizes, run};
+use playhouse_bench::table::render;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["role", role] => role_of(role),
+        [] => measure(&Sizes::full(), ""),
+        ["--short"] => measure(&Sizes::short(), ""),
+        ["--smoke"] => measure(&Sizes::smoke(), ""),
+        ["--short", part] => measure(&Sizes::short(), part),
+        [part] if !part.starts_with('-') => measure(&Sizes::full(), part),
+        _ => {
+            Err("usage: playhouse-bench [--short | --smoke] [turns | long | streams | idle | fanout | journal]".into())
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn role_of(role: &str) -> Result<(), Error> {
+    let role: Role = serde_json::from_str(role)?;
+    let used = play(role)?;
+    println!("{}", serde_json::to_string(&used)?);
+    Ok(())
+}
+
+fn measure(sizes: &Sizes, part: &str) -> Result<(), Error> {
+    let rows = run(sizes, part, &mut |row| eprintln!("… {row:?}"))?;
+    println!("{}", render(&rows));
+    Ok(())
+}

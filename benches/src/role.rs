@@ -1,0 +1,150 @@
+//! What one child process does, and what it answers: one line of JSON.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use playhouse::protocol::Durability;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::cue::Cue;
+use crate::hand::{Error, Hand};
+use crate::meter::{Meter, Used, cpu};
+use crate::troupe::Troupe;
+use crate::{fanout, idle, journal, mock};
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The hand-written loop.
+    Hand,
+    /// Playhouse.
+    House,
+}
+
+/// A conversation, many times at once.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Talk {
+    /// Who.
+    pub side: Side,
+    /// Where the mock server is.
+    pub port: u16,
+    /// How many at once.
+    pub agents: usize,
+    /// Which play, see [`crate::wire`].
+    pub model: String,
+    /// Measure only from one tool call of all conversations to another.
+    pub between: Option<(u64, u64)>,
+}
+
+/// What one child process does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Role {
+    /// The model service.
+    Mock,
+    /// Conversations over HTTP.
+    Talk(Talk),
+    /// Agents that have answered one prompt and wait.
+    Idle {
+        /// How many.
+        agents: usize,
+    },
+    /// One agent's events to many subscribers.
+    Fanout {
+        /// How many.
+        subscribers: usize,
+        /// How many events.
+        events: u64,
+    },
+    /// Records of many sessions through the writers.
+    Journal {
+        /// How safe.
+        durability: Durability,
+        /// How many sessions.
+        sessions: usize,
+        /// How many records each.
+        records: u64,
+    },
+}
+
+/// Does what `role` says and gives what it used. Both sides get the same runtime.
+pub fn play(role: Role) -> Result<Used, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        match role {
+            Role::Mock => {
+                mock::serve().await;
+                Ok(Used::default())
+            }
+            Role::Talk(talk) => converse(&talk).await,
+            Role::Idle { agents } => idle::measure(agents).await,
+            Role::Fanout { subscribers, events } => fanout::measure(subscribers, events).await,
+            Role::Journal { durability, sessions, records } => journal::measure(durability, sessions, records).await,
+        }
+    })
+}
+
+async fn converse(talk: &Talk) -> Result<Used, Error> {
+    let marks: Arc<Mutex<Vec<f64>>> = Arc::default();
+    let cue = match talk.between {
+        None => Cue::none(),
+        Some((from, to)) => {
+            let marks = marks.clone();
+            Cue::at(&[from, to], talk.agents, move |_| {
+                marks.lock().unwrap_or_else(PoisonError::into_inner).push(cpu().as_secs_f64());
+            })
+        }
+    };
+    let mut used = match talk.side {
+        Side::Hand => by_hand(talk, &cue).await?,
+        Side::House => by_house(talk, &cue).await?,
+    };
+    if let [from, to] = marks.lock().unwrap_or_else(PoisonError::into_inner).as_slice() {
+        used.cpu = to - from;
+    }
+    Ok(used)
+}
+
+async fn by_hand(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
+    let hand = Arc::new(Hand::new(talk.port)?);
+    // The first request makes what is made once.
+    hand.converse("tools-1", &Cue::none()).await?;
+    let meter = Meter::start();
+    let mut all = JoinSet::new();
+    for _ in 0..talk.agents {
+        let (hand, model, cue) = (hand.clone(), talk.model.clone(), cue.clone());
+        all.spawn(async move { hand.converse(&model, &cue).await });
+    }
+    ended(all).await?;
+    Ok(meter.read())
+}
+
+async fn by_house(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
+    let troupe = Troupe::open().await?;
+    for first in troupe.cast(1, talk.port, "tools-1", &Cue::none()).await? {
+        Troupe::converse(&first).await?;
+    }
+    let before = Meter::start();
+    let cast = troupe.cast(talk.agents, talk.port, &talk.model, cue).await?;
+    let meter = Meter::start();
+    let mut all = JoinSet::new();
+    for agent in cast {
+        all.spawn(async move { Troupe::converse(&agent).await });
+    }
+    ended(all).await?;
+    // What an agent holds from its start counts as memory; the time until it is there does not count as its turns'.
+    let used = Used { cpu: meter.read().cpu, wall: meter.read().wall, ..before.read() };
+    troupe.close().await;
+    Ok(used)
+}
+
+async fn ended(mut all: JoinSet<Result<String, Error>>) -> Result<(), Error> {
+    while let Some(done) = all.join_next().await {
+        let text = done??;
+        if text.is_empty() {
+            return Err("a conversation ended without an answer".into());
+        }
+    }
+    Ok(())
+}

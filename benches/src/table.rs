@@ -1,0 +1,170 @@
+//! What came out, as a table: Playhouse beside the hand-written loop and the goal.
+
+use std::fmt::Write;
+
+/// A number with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// Microseconds, from seconds.
+    Micros(f64),
+    /// Kilobytes, from bytes.
+    Kilobytes(f64),
+    /// How many times the other.
+    Times(f64),
+    /// So many per second.
+    PerSecond(f64),
+    /// A plain number.
+    Count(f64),
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Micros(seconds) => write!(f, "{:.1} µs", seconds * 1e6),
+            Self::Kilobytes(bytes) => write!(f, "{:.1} KB", bytes / 1e3),
+            Self::Times(ratio) => write!(f, "{ratio:.2} ×"),
+            Self::PerSecond(rate) => write!(f, "{rate:.0} /s"),
+            Self::Count(count) => write!(f, "{count:.0}"),
+        }
+    }
+}
+
+/// What is hoped for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// Nothing in particular.
+    None,
+    /// The ratio to the loop is at most this.
+    Ratio(f64),
+    /// Playhouse's own value is at most this.
+    AtMost(Value),
+}
+
+/// One measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was measured.
+    pub measure: String,
+    /// The loop's value.
+    pub hand: Option<Value>,
+    /// Playhouse's value.
+    pub house: Value,
+    /// Playhouse to the loop.
+    pub ratio: Option<f64>,
+    /// What is hoped for.
+    pub goal: Goal,
+}
+
+impl Row {
+    /// A measure of Playhouse alone.
+    pub fn alone(measure: impl Into<String>, house: Value, goal: Goal) -> Self {
+        Self { measure: measure.into(), hand: None, house, ratio: None, goal }
+    }
+
+    /// Whether the goal is met; no goal is always met.
+    pub fn is_met(&self) -> bool {
+        match self.goal {
+            Goal::None => true,
+            Goal::Ratio(most) => self.ratio.is_some_and(|ratio| ratio <= most),
+            Goal::AtMost(most) => number(self.house) <= number(most),
+        }
+    }
+
+    fn met(&self) -> &'static str {
+        match (self.goal, self.is_met()) {
+            (Goal::None, _) => "",
+            (Goal::Ratio(_) | Goal::AtMost(_), true) => "yes",
+            (Goal::Ratio(_) | Goal::AtMost(_), false) => "no",
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        [
+            self.measure.clone(),
+            self.hand.map(|value| value.to_string()).unwrap_or_default(),
+            self.house.to_string(),
+            self.ratio.map(|ratio| Value::Times(ratio).to_string()).unwrap_or_default(),
+            match self.goal {
+                Goal::None => String::new(),
+                Goal::Ratio(most) => format!("≤ {}", Value::Times(most)),
+                Goal::AtMost(most) => format!("≤ {most}"),
+            },
+            self.met().to_owned(),
+        ]
+    }
+}
+
+/// The bare number.
+pub fn number(value: Value) -> f64 {
+    match value {
+        Value::Micros(n) | Value::Kilobytes(n) | Value::Times(n) | Value::PerSecond(n) | Value::Count(n) => n,
+    }
+}
+
+/// The table, in Markdown.
+pub fn render(rows: &[Row]) -> String {
+    let head = ["measure", "hand-written loop", "Playhouse", "ratio", "goal", "met?"].map(str::to_owned);
+    let lines: Vec<[String; 6]> = std::iter::once(head).chain(rows.iter().map(Row::cells)).collect();
+    let mut widths = [0; 6];
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for (n, line) in lines.iter().enumerate() {
+        for (place, (cell, width)) in line.iter().zip(widths).enumerate() {
+            let pad = " ".repeat(width - cell.chars().count());
+            // Writing to a string cannot fail.
+            let _ = if place == 0 { write!(out, "| {cell}{pad} ") } else { write!(out, "| {pad}{cell} ") };
+        }
+        out.push_str("|\n");
+        if n == 0 {
+            for (place, width) in widths.iter().enumerate() {
+                let rule = "-".repeat(*width);
+                let _ = if place == 0 { write!(out, "|-{rule}-") } else { write!(out, "|-{rule}:") };
+            }
+            out.push_str("|\n");
+        }
+    }
+    out
+}
+
+/// The middle value.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_says_whether_goals_are_met() {
+        let turn = Row {
+            measure: "a turn".into(),
+            hand: Some(Value::Micros(1e-4)),
+            house: Value::Micros(1.3e-4),
+            ratio: Some(1.3),
+            goal: Goal::Ratio(1.25),
+        };
+        let idle = Row::alone("idle", Value::Kilobytes(11_000.0), Goal::AtMost(Value::Kilobytes(12_000.0)));
+        let rate = Row::alone("records", Value::PerSecond(1e5), Goal::None);
+        assert_eq!(
+            render(&[turn, idle, rate]),
+            "\
+| measure | hand-written loop | Playhouse |  ratio |      goal | met? |
+|---------|------------------:|----------:|-------:|----------:|-----:|
+| a turn  |          100.0 µs |  130.0 µs | 1.30 × |  ≤ 1.25 × |   no |
+| idle    |                   |   11.0 KB |        | ≤ 12.0 KB |  yes |
+| records |                   | 100000 /s |        |           |      |
+"
+        );
+    }
+
+    #[test]
+    fn the_median_is_the_middle_value() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}

@@ -1,0 +1,92 @@
+//! Playhouse at the same work, through its front door: a house with a data directory, durability `os`, the OpenAI
+//! provider, one tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use playhouse::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cue::Cue;
+use crate::hand::Error;
+use crate::wire;
+
+/// A house on a data directory of its own.
+#[derive(Debug)]
+pub struct Troupe {
+    house: House,
+    data: TempDir,
+}
+
+impl Troupe {
+    /// Opens the house.
+    pub async fn open() -> Result<Self, Error> {
+        let data = tempfile::tempdir()?;
+        let house = House::builder().data_dir(data.path()).open().await?;
+        Ok(Self { house, data })
+    }
+
+    /// Brings agents on stage; `cue` is told of every tool call.
+    pub async fn cast(&self, agents: usize, port: u16, model: &str, cue: &Cue) -> Result<Vec<AgentHandle>, Error> {
+        let mut config = ModelConfig::openai(model, Secret::new("sk-bench"));
+        config.base_url = Some(format!("http://127.0.0.1:{port}/v1"));
+        let tool: Arc<dyn Tool> = Arc::new(Lookup { cue: cue.clone() });
+        let definition = Definition { tools: Some(ToolSet::new(vec![tool])?), ..Definition::default() };
+        let mut cast = Vec::with_capacity(agents);
+        for _ in 0..agents {
+            let agent = self.house.agent().definition(definition.clone()).model(config.clone());
+            let agent =
+                agent.system_prompt(wire::SYSTEM_PROMPT).durability(Durability::Os).limits(ExecutionLimits::none());
+            cast.push(agent.spawn().await?);
+        }
+        Ok(cast)
+    }
+
+    /// Prompts one agent and gives its answer.
+    pub async fn converse(agent: &AgentHandle) -> Result<String, Error> {
+        let report = agent.prompt(wire::PROMPT).await?;
+        match &report.outcome {
+            Outcome::Stop => Ok(report.text()),
+            other => Err(format!("a run ended with {other:?}").into()),
+        }
+    }
+
+    /// Closes the house and removes its data.
+    pub async fn close(self) {
+        self.house.shutdown(Duration::from_secs(1)).await;
+        drop(self.data);
+    }
+}
+
+/// The tool, as a user of Playhouse would write it.
+struct Lookup {
+    cue: Cue,
+}
+
+#[async_trait]
+impl Tool for Lookup {
+    fn name(&self) -> &str {
+        wire::TOOL
+    }
+
+    fn description(&self) -> &str {
+        wire::TOOL_DESCRIPTION
+    }
+
+    fn parameters_schema(&self) -> Value {
+        wire::tool_schema()
+    }
+
+    fn effect(&self, _: &Value) -> EffectClass {
+        EffectClass::Read
+    }
+
+    async fn execute(&self, args: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
+        let number = args.get("number").and_then(Value::as_u64).unwrap_or_default();
+        self.cue.called(number).await;
+        let word = args.get("word").and_then(Value::as_str).unwrap_or_default();
+        Ok(ToolResult::text(wire::tool_answer(word, number)))
+    }
+}

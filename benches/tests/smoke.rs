@@ -1,0 +1,33 @@
+//! Every part of the benchmark runs, in small.
+
+use std::process::Command;
+
+#[test]
+fn every_part_runs_and_has_its_rows() {
+    let output = Command::new(env!("CARGO_BIN_EXE_playhouse-bench")).arg("--smoke").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let measures: Vec<&str> = said.lines().skip(2).filter_map(|line| line.split('|').nth(1)).map(str::trim).collect();
+    assert_eq!(
+        measures,
+        [
+            "CPU per turn, 3 agents at once",
+            "CPU per turn at turn 4, 1 KB results",
+            "memory per agent, 3 streaming",
+            "wall time over the ideal, 3 streaming",
+            "CPU per piece, 3 streaming",
+            "memory per idle agent, 5",
+            "events delivered, 2 subscribers",
+            "journal records, `flush`, 2 sessions",
+            "journal records, `os`, 2 sessions",
+            "journal records, `none`, 2 sessions",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_part_is_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_playhouse-bench")).args(["--fast"]).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: usage: playhouse-bench"));
+}
