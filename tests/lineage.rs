@@ -92,8 +92,8 @@ async fn the_options_of_an_agent_reach_its_requests_and_its_record() {
     let told = rest_of_run(&mut events).await;
     let AgentEvent::AgentStart { config, parent_loop_id, continuation_kind } = &told[0].event else { panic!() };
     let expected = LoopConfigSnapshot {
-        model: "script".to_owned(),
-        provider: "scripted".to_owned(),
+        model: "script".into(),
+        provider: "scripted".into(),
         config_id: "scripted.script.low".to_owned(),
         api: ApiProtocol::Scripted,
         base_url: None,

@@ -47,7 +47,7 @@ fn named(name: &ModelName, config: &Config) -> ModelConfig {
     match name {
         ModelName::OpenAi(id) => {
             let base_url = config.openai.base_url.value.clone();
-            ModelConfig { base_url, api_key: None, ..ModelConfig::openai(id, Secret::new("")) }
+            ModelConfig { base_url, api_key: None, ..ModelConfig::openai(id.as_str(), Secret::new("")) }
         }
         ModelName::Scripted(file) => ModelConfig::scripted(file),
     }
@@ -103,7 +103,7 @@ mod tests {
         config.openai.base_url = Setting::default_of(Some("http://a/v1".to_owned()));
         config.model = Setting::default_of(openai("one"));
         let model = chosen(&config).unwrap();
-        assert_eq!((model.id.as_str(), model.base_url.as_deref(), model.api_key), ("one", Some("http://a/v1"), None));
+        assert_eq!((&*model.id, model.base_url.as_deref(), model.api_key), ("one", Some("http://a/v1"), None));
         config.model = Setting::default_of(Some(ModelName::Scripted("/s.json".into())));
         assert_eq!(chosen(&config).unwrap(), ModelConfig::scripted("/s.json"));
         config.openai.base_url = by_flag(Some("http://a/v1".to_owned()));

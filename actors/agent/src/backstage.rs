@@ -40,7 +40,7 @@ pub struct Backstage {
     started: Instant,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
-    leases: DashMap<usize, (usize, u64)>,
+    leases: DashMap<usize, (usize, Arc<str>)>,
     connections_so_far: AtomicU64,
 }
 
@@ -130,7 +130,11 @@ impl Backstage {
     ) -> Result<Lease, String> {
         let lease = match &own {
             Some(provider) => Lease::own(self, Arc::as_ptr(provider).addr()),
-            None => Lease { id: format!("connection/{}", connection_key(model)).into(), own: None },
+            None => {
+                let id = format!("connection/{}", connection_key(model));
+                // Agents share the text with the connection.
+                Lease { id: self.providers.known(&id).unwrap_or_else(|| id.into()), own: None }
+            }
         };
         let id = lease.id.clone();
         if self.providers.has(&id) {
@@ -183,13 +187,16 @@ pub struct Lease {
 
 impl Lease {
     fn own(house: &Arc<Backstage>, provider: usize) -> Self {
-        let fresh = || (0, house.connections_so_far.fetch_add(1, Ordering::Relaxed));
-        let number = {
+        let fresh = || {
+            let number = house.connections_so_far.fetch_add(1, Ordering::Relaxed);
+            (0, format!("connection/own/{number}").into())
+        };
+        let id = {
             let mut share = house.leases.entry(provider).or_insert_with(fresh);
             share.0 += 1;
-            share.1
+            share.1.clone()
         };
-        Self { id: format!("connection/own/{number}").into(), own: Some((house.clone(), provider)) }
+        Self { id, own: Some((house.clone(), provider)) }
     }
 
     /// The connection's address.

@@ -64,8 +64,13 @@ impl fmt::Debug for Definition {
 /// The machine's view of an agent's tools and sub-agents.
 pub(crate) struct Toolbox {
     tools: ToolSet,
-    /// Absent for most agents, so that they share all of this with their [`Definition`].
-    subs: Option<ToolSet>,
+    /// Absent for most agents.
+    subs: Option<Box<Subs>>,
+}
+
+struct Subs {
+    as_tools: ToolSet,
+    /// The tools and these.
     definitions: Arc<[ToolDefinition]>,
 }
 
@@ -73,24 +78,27 @@ impl Toolbox {
     pub fn new(definition: &Definition) -> Self {
         let tools = definition.tools();
         if definition.sub_agents.is_empty() {
-            return Self { definitions: tools.definitions(), tools, subs: None };
+            return Self { tools, subs: None };
         }
         let as_tools = definition.sub_agents.iter().map(|sub| sub.as_tool()).collect();
         // A sub-agent's schema is ours, so it compiles; a name used twice loses its second meaning.
-        let subs = ToolSet::new(as_tools).unwrap_or_else(|_| ToolSet::empty());
-        let definitions = tools.definitions().iter().chain(subs.definitions().iter()).cloned().collect();
-        Self { tools, subs: Some(subs), definitions }
+        let as_tools = ToolSet::new(as_tools).unwrap_or_else(|_| ToolSet::empty());
+        let definitions = tools.definitions().iter().chain(as_tools.definitions().iter()).cloned().collect();
+        Self { tools, subs: Some(Box::new(Subs { as_tools, definitions })) }
     }
 }
 
 impl Catalog for Toolbox {
     fn definitions(&self) -> Arc<[ToolDefinition]> {
-        self.definitions.clone()
+        match &self.subs {
+            Some(subs) => subs.definitions.clone(),
+            None => self.tools.definitions(),
+        }
     }
 
     fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
-        let (vetted, is_child) = match self.subs.as_ref().filter(|subs| subs.get(name).is_some()) {
-            Some(subs) => (subs.vet(name, args), true),
+        let (vetted, is_child) = match self.subs.as_ref().filter(|subs| subs.as_tools.get(name).is_some()) {
+            Some(subs) => (subs.as_tools.vet(name, args), true),
             None => (self.tools.vet(name, args), false),
         };
         match vetted {

@@ -106,6 +106,11 @@ impl Roster {
         self.specs.remove(id);
     }
 
+    /// The id of a child that is on the roster, shared.
+    pub fn known(&self, id: &str) -> Option<Arc<str>> {
+        self.specs.get(id).map(|spec| spec.key().clone())
+    }
+
     /// Whether a child is on the roster.
     pub fn has(&self, id: &str) -> bool {
         self.specs.contains_key(id)

@@ -185,7 +185,7 @@ pub enum AgentEvent {
         /// The message that will stream.
         message_id: MessageId,
         /// The model.
-        model: String,
+        model: Arc<str>,
         /// The attempt it starts with.
         attempt: u32,
     },

@@ -84,9 +84,9 @@ pub enum Message {
         /// Why it ended.
         stop_reason: StopReason,
         /// The model that the provider says answered.
-        model: String,
+        model: Arc<str>,
         /// The provider's name.
-        provider: String,
+        provider: Arc<str>,
         /// What the call consumed.
         usage: Usage,
         /// Unix milliseconds.

@@ -1,6 +1,7 @@
 //! Which model answers, and how it is reached.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +52,9 @@ impl ThinkingLevel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// The model's id as the service knows it.
-    pub id: String,
+    pub id: Arc<str>,
     /// The service's name: `openai`, `scripted`, …
-    pub provider: String,
+    pub provider: Arc<str>,
     /// The wire protocol.
     pub api: ApiProtocol,
     /// Where the service is; for OpenAI it includes `/v1`.
@@ -78,7 +79,7 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// An OpenAI chat-completions model.
-    pub fn openai(id: impl Into<String>, api_key: Secret) -> Self {
+    pub fn openai(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
         Self {
             id: id.into(),
             provider: "openai".into(),

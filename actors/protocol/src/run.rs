@@ -1,5 +1,7 @@
 //! A run: how it began, how it ended, what it was configured with.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::config::LimitHit;
@@ -93,9 +95,9 @@ pub enum PermissionDecision {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopConfigSnapshot {
     /// The model's id.
-    pub model: String,
+    pub model: Arc<str>,
     /// The service.
-    pub provider: String,
+    pub provider: Arc<str>,
     /// The `{config}` segment of the loop id.
     pub config_id: String,
     /// The wire protocol.

@@ -141,8 +141,8 @@ mod tests {
         Message::Assistant {
             content,
             stop_reason: StopReason::ToolUse,
-            model: String::new(),
-            provider: String::new(),
+            model: "".into(),
+            provider: "".into(),
             usage: Usage::default(),
             timestamp: 0,
             error_message: None,

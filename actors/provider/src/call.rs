@@ -1,22 +1,27 @@
-//! The `Call` actor: one attempt at one streaming request.
+//! A call: one attempt at one streaming request.
 //!
-//! - Supervised by: its [`Connection`](crate::Connection), which spawns it linked.
-//! - Owns: the request's future, and with it the HTTP request; the result, once there is one.
-//! - Takes: [`CallMsg::Run`], once. It awaits the request in its handler: it has nothing else to do, and a kill drops
-//!   the future at its next await.
-//! - When it ends: it stops itself and its last state, with the result, is in the event its supervisor gets. So the
-//!   result and the death are one event; a message would be overtaken, since supervision events come first. A panic
-//!   or a kill leaves no result, which the connection takes for [`ProviderError::Lost`].
+//! - Belongs to its [`Connection`](crate::Connection), which holds it; dropped, it ends at its next await, and with it
+//!   the HTTP request. It is a task and no actor: nobody but its connection knows it, and a mailbox that takes one
+//!   message costs every stream eight kilobytes.
+//! - Owns: the request's future.
+//! - Says its end once, whatever ends it. A panic, or an end without a result, is [`ProviderError::Lost`].
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use playhouse_protocol::{Message, ProviderError, StreamConfig};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::task::AbortHandle;
 
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
-pub(crate) struct Call;
+/// What the fail points of tests know it by: its kind, and its one step.
+pub(crate) const KIND: (&str, &[&str]) = ("call", &["Run"]);
+
+/// An attempt that is under way.
+pub(crate) struct Call(AbortHandle);
 
 /// One attempt.
 pub(crate) struct Job {
@@ -25,45 +30,85 @@ pub(crate) struct Job {
     pub(crate) sink: StreamSink,
 }
 
-pub(crate) enum CallMsg {
-    Run(Box<Job>),
+/// How an attempt ended.
+pub(crate) type Outcome = Result<Message, ProviderError>;
+
+impl Call {
+    /// Starts an attempt; `end` is told how it ended.
+    pub(crate) fn start(job: Job, end: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        let task = tokio::spawn(async move {
+            // Dropped last, so that nothing of the request is left when its end is told.
+            let end = End(Some(end));
+            let work = AssertUnwindSafe(async move {
+                playhouse_supervision::chaos::strike("call", "Run");
+                job.provider.stream(&job.config, &job.sink).await
+            });
+            let outcome = work.catch_unwind().await;
+            end.tell(outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) })));
+        });
+        Self(task.abort_handle())
+    }
 }
 
-impl CallMsg {
-    pub(crate) const NAMES: [&'static str; 1] = ["Run"];
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Run(_) => "Run",
+/// Tells the end of a call that was dropped before it had one.
+struct End<F: FnOnce(Outcome)>(Option<F>);
+
+impl<F: FnOnce(Outcome)> End<F> {
+    fn tell(mut self, outcome: Outcome) {
+        if let Some(end) = self.0.take() {
+            end(outcome);
         }
     }
 }
 
-/// What the supervisor finds when the call has ended.
-#[derive(Default)]
-pub(crate) struct CallState {
-    pub(crate) result: Option<Result<Message, ProviderError>>,
+impl<F: FnOnce(Outcome)> Drop for End<F> {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end(Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
+        }
+    }
 }
 
-impl Actor for Call {
-    type Msg = CallMsg;
-    type State = CallState;
-    type Arguments = ();
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("it panicked: {}", text.as_deref().unwrap_or("no message"))
+}
 
-    async fn pre_start(&self, _: ActorRef<CallMsg>, _: ()) -> Result<CallState, ActorProcessingErr> {
-        Ok(CallState::default())
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::testing::config;
+
+    struct Hangs;
+
+    #[async_trait]
+    impl StreamProvider for Hangs {
+        fn provider_id(&self) -> &str {
+            "hangs"
+        }
+
+        async fn stream(&self, _: &StreamConfig, _: &StreamSink) -> Result<Message, ProviderError> {
+            std::future::pending().await
+        }
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<CallMsg>,
-        message: CallMsg,
-        state: &mut CallState,
-    ) -> Result<(), ActorProcessingErr> {
-        playhouse_supervision::chaos::strike("call", message.name());
-        let CallMsg::Run(job) = message;
-        state.result = Some(job.provider.stream(&job.config, &job.sink).await);
-        myself.stop(None);
-        Ok(())
+    #[tokio::test]
+    async fn f21_a_call_that_ends_without_a_result_is_lost() {
+        let (end, ended) = oneshot::channel();
+        let job = Job { provider: Arc::new(Hangs), config: config("hi"), sink: StreamSink::discard() };
+        let call = Call::start(job, |outcome| end.send(outcome).unwrap());
+        tokio::task::yield_now().await;
+        drop(call);
+        assert_eq!(ended.await.unwrap(), Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
     }
 }

@@ -132,6 +132,52 @@ proptest! {
     }
 
     #[test]
+    fn f03_pieces_of_every_kind_in_any_order_add_up(
+        pieces in proptest::collection::vec((0_u8..4, "[a-zé😀\"\\\\\n{}: ]{0,4}"), 0..60),
+    ) {
+        let (mut deltas, mut text, mut thinking) = (Vec::new(), String::new(), String::new());
+        let mut arguments = [String::new(), String::new()];
+        for (n, index) in [(0_usize, 0_u64), (1, 7)] {
+            deltas.push(call_delta(index, &format!("id{n}"), "t", ""));
+        }
+        for (kind, piece) in &pieces {
+            deltas.push(match kind {
+                0 => {
+                    text.push_str(piece);
+                    json!({"content": piece})
+                }
+                1 => {
+                    thinking.push_str(piece);
+                    json!({"reasoning_content": piece})
+                }
+                _ => {
+                    let n = usize::from(*kind) - 2;
+                    arguments[n].push_str(piece);
+                    json!({"tool_calls": [{"index": n * 7, "function": {"arguments": piece}}]})
+                }
+            });
+        }
+        let (events, response) = decode(&[chunks(&deltas, "tool_calls").as_bytes()]);
+        let said = |is: fn(&StreamEvent) -> Option<&String>| events.iter().filter_map(is).cloned().collect::<String>();
+        prop_assert_eq!(said(|e| match e { StreamEvent::TextDelta { delta } => Some(delta), _ => None }), text.clone());
+        prop_assert_eq!(
+            said(|e| match e { StreamEvent::ThinkingDelta { delta } => Some(delta), _ => None }),
+            thinking.clone()
+        );
+        let mut expected = Vec::new();
+        if !thinking.is_empty() {
+            expected.push(Content::Thinking { thinking, signature: None });
+        }
+        if !text.is_empty() {
+            expected.push(Content::text(text));
+        }
+        for (n, arguments) in arguments.into_iter().enumerate() {
+            expected.push(call(&format!("id{n}"), "t", parse_arguments(arguments)));
+        }
+        prop_assert_eq!(response.unwrap().content, expected);
+    }
+
+    #[test]
     fn f10_every_call_has_an_id_of_its_own(
         ids in proptest::collection::vec(prop_oneof!["", "a", "b", " ", "call_3_0", "call_3_1", "call_3_2", "call_3_1x"], 1..6)
     ) {

@@ -2,18 +2,18 @@
 //!
 //! - Supervised by: the house's `providers` supervisor.
 //! - Owns: the provider (its client and pool), the calls in flight and those that wait for their next attempt, their
-//!   timers. It supervises one `Call` per attempt and keeps nothing of a call that is over.
+//!   timers. It holds one `Call` per attempt and keeps nothing of a call that is over.
 //! - Takes: [`ConnectionMsg`]. Reports go to the agent as [`CallReport`]s; the deltas of an attempt always come before
 //!   its end.
-//! - When it dies: its calls are killed with it. Agents monitor it and ask again; nothing is reported.
+//! - When it dies: its calls end with it. Agents monitor it and ask again; nothing is reported.
 //!
 //! | how an attempt ends | what happens |
 //! |---|---|
 //! | with a response | `Responded` |
 //! | with an error that may pass, retries left | `Retrying`, a pause, the next attempt |
 //! | with another error, or no retries left | `Failed` |
-//! | its actor panics or is killed by someone else | [`ProviderError::Lost`], as an error that may pass |
-//! | `Cancel`, a new `Start` of the same call, the agent's death | killed; nothing is reported any more |
+//! | it panics | [`ProviderError::Lost`], as an error that may pass |
+//! | `Cancel`, a new `Start` of the same call, the agent's death | dropped; nothing is reported any more |
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use playhouse_protocol::{CallId, CallReport, Message, ProviderError, RetryConfig
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, DerivedActorRef, SupervisionEvent};
 use tokio::task::JoinHandle;
 
-use crate::call::{Call, CallMsg, CallState, Job};
+use crate::call::{Call, Job, Outcome};
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
@@ -76,11 +76,20 @@ pub enum ConnectionMsg {
         /// The pause it belongs to: a timer of an earlier one is stale.
         generation: u64,
     },
+    /// An attempt is over; from the connection's own call.
+    CallEnded {
+        /// The call.
+        call: CallId,
+        /// The attempt: the end of one that was replaced is stale.
+        generation: u64,
+        /// How it ended.
+        outcome: Box<Result<Message, ProviderError>>,
+    },
 }
 
 impl ConnectionMsg {
     /// Every name that [`ConnectionMsg::name`] gives.
-    pub const NAMES: [&'static str; 3] = ["Start", "Cancel", "RetryDue"];
+    pub const NAMES: [&'static str; 4] = ["Start", "Cancel", "RetryDue", "CallEnded"];
 
     /// The message's name.
     pub fn name(&self) -> &'static str {
@@ -88,6 +97,7 @@ impl ConnectionMsg {
             Self::Start { .. } => "Start",
             Self::Cancel { .. } => "Cancel",
             Self::RetryDue { .. } => "RetryDue",
+            Self::CallEnded { .. } => "CallEnded",
         }
     }
 }
@@ -97,10 +107,9 @@ pub struct ConnectionState {
     provider: Arc<dyn StreamProvider>,
     load: Arc<AtomicUsize>,
     calls: HashMap<CallId, Running>,
-    /// The calls whose attempt is in flight, by its actor.
-    by_actor: HashMap<ActorId, CallId>,
     /// How many calls each monitored agent has.
     agents: HashMap<ActorId, usize>,
+    /// Counts attempts and pauses.
     generation: u64,
 }
 
@@ -131,7 +140,7 @@ impl Order {
 }
 
 enum Phase {
-    InFlight { actor: ActorCell, sink: StreamSink },
+    InFlight { generation: u64, sink: StreamSink, _call: Call },
     Waiting { generation: u64, _timer: Timer },
 }
 
@@ -181,7 +190,6 @@ impl Actor for Connection {
             provider: args.provider,
             load: args.load,
             calls: HashMap::new(),
-            by_actor: HashMap::new(),
             agents: HashMap::new(),
             generation: 0,
         })
@@ -198,13 +206,18 @@ impl Actor for Connection {
             ConnectionMsg::Start { call, config, retry, agent, reply } => {
                 state.cancel(&myself, &call);
                 if state.admit(&myself, &agent) {
-                    Box::pin(state.attempt(&myself, call, Order { config, retry, agent, reply, retries: 0 })).await;
+                    state.attempt(&myself, call, Order { config, retry, agent, reply, retries: 0 });
                 }
             }
             ConnectionMsg::Cancel { call } => state.cancel(&myself, &call),
             ConnectionMsg::RetryDue { call, generation } => {
                 if let Some(order) = state.take_due(&call, generation) {
-                    Box::pin(state.attempt(&myself, call, order)).await;
+                    state.attempt(&myself, call, order);
+                }
+            }
+            ConnectionMsg::CallEnded { call, generation, outcome } => {
+                if state.is_in_flight(&call, generation) {
+                    state.settle(&myself, call, *outcome);
                 }
             }
         }
@@ -218,16 +231,8 @@ impl Actor for Connection {
         state: &mut ConnectionState,
     ) -> Result<(), ActorProcessingErr> {
         match event {
-            SupervisionEvent::ActorTerminated(who, last, reason) => {
-                let result = last.and_then(|mut last| last.take::<CallState>().ok()).and_then(|last| last.result);
-                let result = result.unwrap_or_else(|| {
-                    let how = reason.unwrap_or_else(|| "it was stopped".to_owned());
-                    Err(ProviderError::Lost { message: how })
-                });
-                state.ended(&myself, who.get_id(), result);
-            }
-            SupervisionEvent::ActorFailed(who, error) => {
-                state.ended(&myself, who.get_id(), Err(ProviderError::Lost { message: error.to_string() }));
+            SupervisionEvent::ActorTerminated(who, _, _) | SupervisionEvent::ActorFailed(who, _) => {
+                state.agent_ended(&myself, who.get_id());
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
@@ -269,27 +274,29 @@ impl ConnectionState {
         Some(running)
     }
 
-    /// Starts the next attempt. Awaits only the spawn, which awaits nothing itself.
-    async fn attempt(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, order: Order) {
+    /// Starts the next attempt.
+    fn attempt(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, order: Order) {
         let attempt = order.attempt();
-        let (actor, _) = match Call::spawn_linked(None, Call, (), myself.get_cell()).await {
-            Ok(spawned) => spawned,
-            Err(error) => {
-                // Only while this connection is being stopped.
-                let error = ProviderError::Lost { message: format!("the call could not be started: {error}") };
-                order.report(CallReport::Failed { call, attempt, error });
-                self.release(myself, &order.agent);
-                return;
-            }
-        };
+        self.generation += 1;
+        let generation = self.generation;
         let sink = StreamSink::new(call.clone(), attempt, order.reply.clone());
         let mut config = order.config.clone();
         config.attempt = attempt;
         let job = Job { provider: self.provider.clone(), config, sink: sink.clone() };
-        // A call that is dead already has told its supervisor.
-        let _ = actor.send_message(CallMsg::Run(Box::new(job)));
-        self.by_actor.insert(actor.get_id(), call.clone());
-        self.insert(call, Running { order, phase: Phase::InFlight { actor: actor.get_cell(), sink } });
+        let (connection, id) = (myself.clone(), call.clone());
+        let started = Call::start(job, move |outcome| {
+            // A connection that is dead has no calls.
+            let outcome = Box::new(outcome);
+            let _ = connection.send_message(ConnectionMsg::CallEnded { call: id, generation, outcome });
+        });
+        self.insert(call, Running { order, phase: Phase::InFlight { generation, sink, _call: started } });
+    }
+
+    fn is_in_flight(&self, call: &CallId, attempt: u64) -> bool {
+        match self.calls.get(call).map(|running| &running.phase) {
+            Some(Phase::InFlight { generation, .. }) => *generation == attempt,
+            Some(Phase::Waiting { .. }) | None => false,
+        }
     }
 
     /// The call whose pause this timer ends, if it still waits in it.
@@ -305,36 +312,31 @@ impl ConnectionState {
     fn cancel(&mut self, myself: &ActorRef<ConnectionMsg>, call: &CallId) {
         let Some(running) = self.remove(call) else { return };
         match &running.phase {
-            Phase::InFlight { actor, sink } => {
-                // Forgotten before it is killed: its end is intended, and its event finds nothing.
-                self.by_actor.remove(&actor.get_id());
-                sink.abandon();
-                actor.kill();
-            }
+            // Its end is intended, and the message of it will find nothing.
+            Phase::InFlight { sink, .. } => sink.abandon(),
             Phase::Waiting { .. } => {}
         }
         self.release(myself, &running.order.agent);
     }
 
-    /// A call's actor has ended, or a monitored agent.
-    fn ended(&mut self, myself: &ActorRef<ConnectionMsg>, who: ActorId, result: Result<Message, ProviderError>) {
-        if let Some(call) = self.by_actor.remove(&who) {
-            self.settle(myself, call, result);
-        } else if self.agents.contains_key(&who) {
-            let theirs: Vec<CallId> = self
-                .calls
-                .iter()
-                .filter(|(_, running)| running.order.agent.get_id() == who)
-                .map(|(call, _)| call.clone())
-                .collect();
-            for call in theirs {
-                self.cancel(myself, &call);
-            }
+    /// An agent has ended: nobody waits for its calls.
+    fn agent_ended(&mut self, myself: &ActorRef<ConnectionMsg>, who: ActorId) {
+        if !self.agents.contains_key(&who) {
+            return;
+        }
+        let theirs: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, running)| running.order.agent.get_id() == who)
+            .map(|(call, _)| call.clone())
+            .collect();
+        for call in theirs {
+            self.cancel(myself, &call);
         }
     }
 
     /// An attempt is over: reports it, and arranges the next if there is to be one.
-    fn settle(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, result: Result<Message, ProviderError>) {
+    fn settle(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, result: Outcome) {
         let Some(running) = self.calls.get_mut(&call) else { return };
         if let Phase::InFlight { sink, .. } = &running.phase {
             sink.finish();

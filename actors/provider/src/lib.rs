@@ -3,7 +3,7 @@
 //! I/O: HTTP to model services ([`OpenAi`]), reading a script file ([`Scripted`]), timers. The decoders
 //! ([`sse`], [`chat`]) and the encoder are pure: bytes in, events out, no clock.
 //!
-//! A [`Connection`] owns the one retry layer and supervises one `Call` actor per attempt; deltas go from the call
+//! A [`Connection`] owns the one retry layer and holds one `Call` per attempt; deltas go from the call
 //! straight to the agent, one batch at a time ([`StreamSink`]).
 //!
 //! This crate never takes a cut stream for a finished response, never sends a request that its retry layer did not
@@ -36,4 +36,4 @@ pub use scripted::Scripted;
 pub use sink::StreamSink;
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
-pub const ACTORS: [(&str, &[&str]); 2] = [("connection", &ConnectionMsg::NAMES), ("call", &call::CallMsg::NAMES)];
+pub const ACTORS: [(&str, &[&str]); 2] = [("connection", &ConnectionMsg::NAMES), call::KIND];

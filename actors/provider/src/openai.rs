@@ -6,7 +6,7 @@
 //! environment variables name, if they do.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -77,7 +77,7 @@ pub struct OpenAiOptions {
 
 /// A service that speaks OpenAI chat completions.
 pub struct OpenAi {
-    provider: String,
+    provider: Arc<str>,
     url: Url,
     client: Client,
     key: Option<Secret>,
@@ -105,14 +105,14 @@ impl OpenAi {
         let key = model.api_key.as_ref().map(|key| Secret::new(key.expose().trim()));
         let key = key.filter(|key| !key.expose().is_empty());
         if let (None, Some(variable)) = (&key, needed_key(model, &url)) {
-            return Err(SetupError::MissingKey { provider: model.provider.clone(), variable });
+            return Err(SetupError::MissingKey { provider: model.provider.to_string(), variable });
         }
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = &key {
             let mut bearer = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| SetupError::BadKey { provider: model.provider.clone() })?;
+                .map_err(|_| SetupError::BadKey { provider: model.provider.to_string() })?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
@@ -280,6 +280,8 @@ impl OpenAi {
         let body = encode_request(config, &self.transcripts)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
         let mut response = self.request(body, first_until).await?;
+        // They lie in the connection's read buffer, and would keep all of it for as long as the response streams.
+        drop(std::mem::take(response.headers_mut()));
         let mut decoder = ChatDecoder::new(self.options.limits);
         self.read(&mut response, &mut decoder, first_until, tx).await?;
         let whole = decoder.finish(config.response, |id| is_taken(config, id))?;
@@ -287,7 +289,10 @@ impl OpenAi {
         Ok(Message::Assistant {
             content: whole.content,
             stop_reason: whole.stop_reason,
-            model: whole.model.unwrap_or_else(|| config.model_config.id.clone()),
+            model: match whole.model {
+                Some(model) if *model != *config.model_config.id => model.into(),
+                Some(_) | None => config.model_config.id.clone(),
+            },
             provider: self.provider.clone(),
             usage: whole.usage,
             timestamp: unix_ms(),

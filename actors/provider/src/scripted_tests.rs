@@ -48,7 +48,7 @@ async fn an_answer_streams_in_pieces_on_character_boundaries() {
             Content::ToolCall { id: "call_4_0".into(), name: "bash".into(), arguments: json!({"a": 1}) },
         ]
     );
-    assert_eq!((stop_reason, provider.as_str()), (StopReason::ToolUse, "scripted"));
+    assert_eq!((stop_reason, &*provider), (StopReason::ToolUse, "scripted"));
     assert_eq!(usage, Usage::of(1, 4, 0, 0, 1), "2 characters asked; 5 + 4 + 7 answered; 3 thought");
 }
 

@@ -262,20 +262,6 @@ async fn f21_a_panic_in_a_call_is_lost_and_retried() {
 }
 
 #[tokio::test]
-async fn f21_a_call_killed_without_intent_is_lost_and_retried() {
-    let fake = Fake::new([Act::Hang, Act::Say("ok")]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), quick());
-    until(|| fake.alive() == 1).await;
-    let calls = stage.connection.get_children();
-    assert_eq!(calls.len(), 1);
-    calls[0].kill();
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { error: ProviderError::Lost { .. }, .. }));
-    assert!(matches!(stage.outcome().await, CallReport::Responded { attempt: 1, .. }));
-    until(|| fake.alive() == 0).await;
-}
-
-#[tokio::test]
 async fn f26_a_cancelled_stream_is_dropped_and_nothing_more_is_said() {
     let fake = Fake::new([Act::Hang]);
     let mut stage = Stage::new(fake.clone()).await;
@@ -285,7 +271,6 @@ async fn f26_a_cancelled_stream_is_dropped_and_nothing_more_is_said() {
     stage.cancel("c");
     until(|| fake.alive() == 0).await;
     stage.silence().await;
-    until(|| stage.connection.get_children().is_empty()).await;
     stage.cancel("c");
     stage.cancel("never started");
     stage.silence().await;
@@ -439,7 +424,6 @@ async fn f41_many_calls_leave_nothing_behind() {
         stage.start(&format!("c{round}"), config(), quick());
         assert!(matches!(stage.outcome().await, CallReport::Responded { .. }));
     }
-    until(|| stage.connection.get_children().is_empty()).await;
     until(|| tokio::runtime::Handle::current().metrics().num_alive_tasks() <= before).await;
     stage.silence().await;
 }

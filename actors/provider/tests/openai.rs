@@ -46,7 +46,7 @@ async fn a_request_is_what_the_service_expects_and_the_response_is_whole() {
         Content::ToolCall { id: "call_a".into(), name: "read_file".into(), arguments: json!({"path": "café/ü.txt"}) }
     );
     assert_eq!(
-        (stop_reason, model.as_str(), provider.as_str(), usage),
+        (stop_reason, &*model, &*provider, usage),
         (StopReason::ToolUse, "gpt-test-2026", "openai", Usage::of(20, 40, 100, 0, 5))
     );
     let (head, body) = seen.recv().await.unwrap();

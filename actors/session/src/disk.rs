@@ -11,6 +11,20 @@ pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
     /// One `write(2)`; may write less than asked.
     fn write(&self, file: &File, record: &[u8]) -> io::Result<usize>;
 
+    /// The records of one batch, each a whole line; may write less than asked. The kernel itself takes them in one
+    /// `write(2)`; a disk that does something to single records gets them one by one.
+    fn write_batch(&self, file: &File, records: &[u8]) -> io::Result<usize> {
+        let mut done = 0;
+        for record in records.split_inclusive(|byte| *byte == b'\n') {
+            let written = self.write(file, record)?;
+            done += written;
+            if written < record.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
     /// One `fdatasync(2)`, of a journal or a blob.
     fn flush(&self, file: &File) -> io::Result<()>;
 
@@ -34,23 +48,73 @@ impl Disk for Kernel {
         file.write(record)
     }
 
+    fn write_batch(&self, mut file: &File, records: &[u8]) -> io::Result<usize> {
+        loop {
+            match file.write(records) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
     fn flush(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
 }
 
-/// One record, one `write(2)`: never a second one for the rest, which could land after someone else's bytes.
-pub(crate) fn write_record(disk: &dyn Disk, file: &File, line: &[u8], path: &Path) -> Result<(), StoreError> {
-    loop {
-        return match disk.write(file, line) {
-            Ok(written) if written == line.len() => Ok(()),
-            Ok(written) => Err(StoreError::Io {
-                doing: "append a record",
-                path: path.to_owned(),
-                reason: format!("only {written} of {} bytes were written; see that there is space", line.len()),
-            }),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => Err(StoreError::io("append a record", path, &e)),
-        };
+/// Writes a batch. What is not written at once is not written by a second call, whose bytes could land after someone
+/// else's.
+pub(crate) fn write_batch(disk: &dyn Disk, file: &File, records: &[u8], path: &Path) -> Result<(), StoreError> {
+    match disk.write_batch(file, records) {
+        Ok(written) if written == records.len() => Ok(()),
+        Ok(written) => Err(StoreError::Io {
+            doing: "append a batch",
+            path: path.to_owned(),
+            reason: format!("only {written} of {} bytes were written; see that there is space", records.len()),
+        }),
+        Err(e) => Err(StoreError::io("append a batch", path, &e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Notes what it is given, and is full after so many bytes.
+    #[derive(Debug)]
+    struct Notes(Mutex<Vec<String>>, usize);
+
+    impl Disk for Notes {
+        fn write(&self, _: &File, record: &[u8]) -> io::Result<usize> {
+            let mut notes = self.0.lock().unwrap();
+            let left = self.1 - notes.iter().map(String::len).sum::<usize>();
+            let taken = &record[..record.len().min(left)];
+            notes.push(String::from_utf8(taken.to_vec()).unwrap());
+            Ok(taken.len())
+        }
+
+        fn flush(&self, _: &File) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_batch_is_one_write_for_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let file = File::create(&path).unwrap();
+        write_batch(&Kernel, &file, b"a\nb\n", &path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\n");
+    }
+
+    #[test]
+    fn a_disk_that_knows_records_gets_them_one_by_one_until_one_is_cut() {
+        let file = File::open("/dev/null").unwrap();
+        let disk = Notes(Mutex::default(), 6);
+        let written = write_batch(&disk, &file, b"one\ntwo\nsix\n", Path::new("x"));
+        let told = written.unwrap_err().to_string();
+        assert_eq!(told, "x: could not append a batch: only 6 of 12 bytes were written; see that there is space");
+        assert_eq!(*disk.0.lock().unwrap(), ["one\n", "tw"]);
     }
 }

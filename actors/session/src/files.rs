@@ -1,6 +1,6 @@
 //! Journals as files: `sessions/<2 hex>/<id>.journal`, shared by several processes.
 //!
-//! A record is one `write(2)`; if it fails, the file is cut back to the last whole batch and takes no more until it is
+//! A batch is one `write(2)`; if it fails, the file is cut back to the last whole batch and takes no more until it is
 //! loaded again. A failed flush is final in the same way, and the next load writes the file anew, since a kernel may
 //! drop what it could not flush and still show it. Which process may write is `ownership.rs`; long strings are files of
 //! their own, see `blob_files.rs`.
@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::blob;
 use crate::blob_files::{self, Blobs};
-use crate::disk::{Disk, write_record};
+use crate::disk::{Disk, write_batch};
 use crate::fail::DefaultDisk;
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
 use crate::journal::{Descriptors, Journal, Presence};
@@ -50,11 +50,11 @@ impl Default for FileOptions {
 /// The most journals that are kept open without being asked to.
 const OPEN_FILES: usize = 4_096;
 
-/// Room to encode a record in: its JSON, its line.
+/// Room to encode a batch in: the JSON of one record, the lines of all.
 #[derive(Debug, Default)]
 struct Buffers {
     json: Vec<u8>,
-    line: Vec<u8>,
+    lines: Vec<u8>,
 }
 
 /// The most room that is kept for the next records.
@@ -274,26 +274,25 @@ impl FileStore {
             return Err(StoreError::Changed { path: paths.journal.clone(), expected: journal.len, found });
         }
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
-        let mut len = journal.len;
-        for (entry, seq) in &fresh {
-            let written = self
-                .encode(session, journal, (*seq, entry), &mut buffers)
-                .and_then(|()| match sync {
-                    Sync::Kernel => Ok(()),
-                    Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
-                })
-                .and_then(|()| write_record(&*self.disk, &file, &buffers.line, &paths.journal));
-            if let Err(error) = written {
-                match file.set_len(journal.len) {
-                    Ok(()) => journal.blobs.roll_back(&paths.blobs),
-                    // The next load cuts what is torn; the batch's whole records need their blobs.
-                    Err(_) => journal.blobs.keep(),
-                }
-                return Err(error);
+        buffers.lines.clear();
+        let written = fresh
+            .iter()
+            .try_for_each(|(entry, seq)| self.encode(session, journal, (*seq, entry), &mut buffers))
+            .and_then(|()| match sync {
+                Sync::Kernel => Ok(()),
+                Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
+            })
+            .and_then(|()| write_batch(&*self.disk, &file, &buffers.lines, &paths.journal));
+        if let Err(error) = written {
+            match file.set_len(journal.len) {
+                Ok(()) => journal.blobs.roll_back(&paths.blobs),
+                // The next load cuts what is torn; the batch's whole records need their blobs.
+                Err(_) => journal.blobs.keep(),
             }
-            len += buffers.line.len() as u64;
+            return Err(error);
         }
-        if buffers.json.capacity() + buffers.line.capacity() <= KEPT_ROOM {
+        let len = journal.len + buffers.lines.len() as u64;
+        if buffers.json.capacity() + buffers.lines.capacity() <= KEPT_ROOM {
             lock(&self.buffers).push(buffers);
         }
         journal.blobs.keep();
@@ -308,21 +307,20 @@ impl FileStore {
         Ok(seqs)
     }
 
-    /// The line for an entry. Its long strings are written to their files, one entry's at a time.
+    /// Adds the line for an entry. Its long strings are written to their files, one entry's at a time.
     fn encode(
         &self,
         session: &SessionId,
         journal: &mut Journal,
         (seq, entry): (Seq, &Entry),
-        Buffers { json, line }: &mut Buffers,
+        Buffers { json, lines }: &mut Buffers,
     ) -> Result<(), StoreError> {
         json.clear();
-        line.clear();
         record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
         let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
         match blob::extract(json, put)? {
-            None => record::seal(seq, journal.epoch, Form::Plain, json, line),
-            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, json.as_bytes(), line),
+            None => record::seal(seq, journal.epoch, Form::Plain, json, lines),
+            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, json.as_bytes(), lines),
         }
         Ok(())
     }

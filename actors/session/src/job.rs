@@ -246,8 +246,13 @@ impl Job {
         };
         match store.append(session, epoch, &append.batch.entries, sync) {
             Ok(seqs) => {
-                if !matches!(standings.get(session), Some(Standing::Ready { .. })) {
-                    standings.insert(session.clone(), Standing::Ready { place, epoch });
+                match (place, standings.get(session)) {
+                    (Place::Store, Some(Standing::Ready { .. })) | (Place::Memory, None) => {}
+                    (Place::Store, Some(Standing::Empty { .. } | Standing::Refused(_)) | None) => {
+                        standings.insert(session.clone(), Standing::Ready { place, epoch });
+                    }
+                    // The store in memory knows its own, and there may be very many.
+                    (Place::Memory, Some(_)) => drop(standings.remove(session)),
                 }
                 Ok((flush, seqs))
             }

@@ -343,13 +343,13 @@ fn f32_blobs_are_on_the_disk_before_their_record_is_written() {
     assert_eq!(
         disk.since(),
         [
-            WriteRecord,
             WriteBlob('a'),
             WriteBlob('b'),
             flushed_a,
             flushed_b,
             blobs.clone(),
             shard,
+            WriteRecord,
             WriteRecord,
             FlushJournal
         ]

@@ -41,6 +41,11 @@ impl Admission {
             .map_err(|_| Busy { limit: self.limit })
     }
 
+    /// Where it counts.
+    pub fn counter(&self) -> &Arc<AtomicUsize> {
+        &self.waiting
+    }
+
     /// How many wait now.
     pub fn depth(&self) -> usize {
         self.waiting.load(Ordering::Acquire)

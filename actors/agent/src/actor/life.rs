@@ -1,8 +1,8 @@
 //! What an agent's incarnations share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{AgentId, EventId, ModelConfig, Seq, SessionId};
@@ -34,10 +34,8 @@ pub struct Life {
     pub opened: Arc<Opened>,
     /// Who is let in.
     pub admission: Admission,
-    /// The same for what ends or answers something: a flood must not keep it out.
-    urgent: Admission,
-    /// How many of those wait.
-    waiting: Arc<AtomicUsize>,
+    /// The same for what ends or answers something: a flood must not keep it out. Made when it is first needed.
+    urgent: OnceLock<Admission>,
     /// Where it tells what happens.
     pub topic: Arc<Topic>,
     session: Mutex<SessionId>,
@@ -47,8 +45,8 @@ pub struct Life {
     lease: Mutex<Option<Lease>>,
     /// Whether its journal cannot exist yet, so that the first incarnation need not look.
     fresh: AtomicBool,
-    /// Why the next incarnation is needed.
-    reason: Mutex<&'static str>,
+    /// Whether it had an incarnation.
+    begun: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
 }
@@ -87,7 +85,6 @@ impl Life {
         if keyed.is_some() {
             Arc::make_mut(&mut Arc::make_mut(&mut opened.settings).model).api_key = None;
         }
-        let waiting = Arc::default();
         Self {
             topic,
             session: Mutex::new(opened.session_id.clone()),
@@ -97,11 +94,10 @@ impl Life {
             address: address(&opened.agent_id).into(),
             definition,
             opened: Arc::new(opened),
-            admission: Admission::counting(ADMITTED, Arc::clone(&waiting)),
-            urgent: Admission::new(ADMITTED),
-            waiting,
+            admission: Admission::new(ADMITTED),
+            urgent: OnceLock::new(),
             fresh: AtomicBool::new(origin == Origin::New),
-            reason: Mutex::new("resumed"),
+            begun: AtomicBool::new(false),
             predecessor: Mutex::default(),
             backstage,
         }
@@ -118,7 +114,9 @@ impl Life {
     /// A place for an input, or the word that none is free.
     pub fn admit(&self, input: &Input) -> Result<Permit, Busy> {
         match input {
-            Input::Abort { .. } | Input::Approved { .. } => self.urgent.try_admit(),
+            Input::Abort { .. } | Input::Approved { .. } => {
+                self.urgent.get_or_init(|| Admission::new(ADMITTED)).try_admit()
+            }
             _ => self.admission.try_admit(),
         }
     }
@@ -159,8 +157,7 @@ impl Life {
 
     /// Why this incarnation is needed; the next one will be needed because this one died.
     pub(super) fn take_reason(&self) -> &'static str {
-        let mut reason = lock(&self.reason);
-        std::mem::replace(&mut *reason, "restarted after a crash")
+        if self.begun.swap(true, Ordering::SeqCst) { "restarted after a crash" } else { "resumed" }
     }
 
     /// Whether this is the first incarnation of a session that cannot have a journal; true once.
@@ -170,7 +167,7 @@ impl Life {
 
     /// Lets the live tree show how many inputs wait.
     pub(super) fn show_queue(&self) {
-        self.backstage.tree.set_queue(&self.address, self.waiting.clone());
+        self.backstage.tree.set_queue(&self.address, self.admission.counter().clone());
     }
 
     /// Remembers a model with its key, which no journal holds.

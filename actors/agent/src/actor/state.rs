@@ -140,54 +140,23 @@ impl State {
 mod tests {
     use std::mem::size_of;
 
-    use super::*;
+    use ractor::Actor;
 
+    use super::*;
+    use crate::actor::AgentActor;
+
+    /// The size of the future that a handler makes.
+    fn future<M, F>(_: impl FnOnce(&'static AgentActor, ActorRef<AgentMsg>, M, &'static mut State) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Bytes per agent are counted in `tests/footprint.rs`; these are what they are made of. A size that grows is paid
+    /// for by every agent at rest: put what is rare into [`Work`], the machine's flight, or a box.
     #[test]
-    fn sizes() {
-        use crate::machine::*;
-        macro_rules! show { ($($t:ty),* $(,)?) => { $( println!("{:6} {}", size_of::<$t>(), stringify!($t)); )* } }
-        show!(
-            State,
-            Stage,
-            Life,
-            Machine,
-            Durable,
-            Setup,
-            AgentMsg,
-            Input,
-            Effect,
-            crate::backstage::Lease,
-            durable::Run,
-            durable::Pending,
-            durable::Turn,
-            crate::machine::run::Phase,
-            RunReport,
-            crate::hub::Topic,
-            crate::definition::Toolbox,
-            crate::Definition,
-            crate::Hooks,
-            playhouse_protocol::entry::Settings,
-            playhouse_protocol::entry::Opened,
-            playhouse_protocol::Entry,
-            playhouse_protocol::EntryBody,
-            playhouse_protocol::entry::SpawnRef,
-            playhouse_protocol::Outcome,
-            playhouse_protocol::ProviderError,
-            playhouse_protocol::ContinuationKind,
-            playhouse_protocol::ToolResult,
-            playhouse_protocol::EffectClass,
-            playhouse_protocol::PermissionDecision,
-            playhouse_protocol::Content,
-            playhouse_protocol::Message,
-            playhouse_protocol::Usage,
-            playhouse_protocol::AgentMessage,
-            playhouse_protocol::Event,
-            playhouse_protocol::AgentEvent,
-            playhouse_protocol::CallReport,
-            playhouse_protocol::ToolReport,
-            playhouse_protocol::CommitReport,
-            playhouse_supervision::ChildSpec,
-            ractor::SupervisionEvent
-        );
+    fn what_every_agent_at_rest_holds_is_small() {
+        let sizes = [size_of::<State>(), size_of::<Machine>(), size_of::<Life>()];
+        assert!(sizes[0] <= 112 && sizes[1] <= 640 && sizes[2] <= 224, "state, machine, life: {sizes:?}");
+        let futures = [future(AgentActor::handle), future(AgentActor::handle_supervisor_evt)];
+        assert!(futures.iter().all(|size| *size <= 32), "{futures:?}");
     }
 }

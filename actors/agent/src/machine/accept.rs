@@ -8,10 +8,10 @@ use playhouse_protocol::{
     AgentMessage, ContinuationKind, EntryBody, History, InputId, Message, PermissionDecision, PermissionId,
 };
 
-use super::Machine;
 use super::durable::{CallSlot, CallState, Durable, Run};
 use super::effect::Effect;
 use super::input::{Input, InputError, Timer};
+use super::{Machine, PERMISSION_DEADLINE};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;
@@ -165,7 +165,7 @@ impl Machine {
     }
 
     pub(super) fn permission_overdue(&mut self, permission_id: &PermissionId) {
-        let seconds = self.setup.permission_deadline.as_secs();
+        let seconds = PERMISSION_DEADLINE.as_secs();
         let reason = format!("nobody answered within {seconds} s");
         // An answer that came first makes this a question that is no longer open.
         let _ = self.resolve(permission_id, PermissionDecision::Deny { reason });

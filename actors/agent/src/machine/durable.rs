@@ -448,7 +448,7 @@ impl Durable {
     fn mark(&mut self, entry: &EntryId) {
         if self.marks.is_empty() {
             // The marks of one turn: for many agents it is their only one.
-            self.marks.reserve_exact(2);
+            self.marks.reserve_exact(3);
         }
         self.marks.push((entry.clone(), self.history.len()));
     }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use playhouse_protocol::ToolCallId;
 
-use super::Machine;
 use super::effect::{Effect, Target};
 use super::flight::{Gate, ToolStage, Update};
 use super::input::{HookCall, HookId, HookPoint, Timer, Verdict};
+use super::{HOOK_DEADLINE, Machine};
 
 /// How long a hook may take once the run is being aborted: an abort settles at once.
 const ABORTING_DEADLINE: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ impl Machine {
 
     pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
         let aborting = self.durable.run.as_ref().is_some_and(|run| run.aborting);
-        let after = if aborting { ABORTING_DEADLINE } else { self.setup.hook_deadline };
+        let after = if aborting { ABORTING_DEADLINE } else { HOOK_DEADLINE };
         self.act(Effect::Hook { hook, call });
         self.act(Effect::Arm { timer: Timer::Hook(hook), after });
     }

@@ -43,6 +43,13 @@ pub use input::{
 };
 pub use report::RunReport;
 
+/// How long a hook may take.
+const HOOK_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a question may wait.
+const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a tool may take to stop.
+const ABORT_GRACE: Duration = Duration::from_secs(2);
+
 /// Whether there is anyone to ask for permission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approver {
@@ -64,26 +71,12 @@ pub struct Setup {
     pub hooks: HookSet,
     /// Who answers questions.
     pub approver: Approver,
-    /// How long a hook may take.
-    pub hook_deadline: Duration,
-    /// How long a question may wait.
-    pub permission_deadline: Duration,
-    /// How long a tool may take to stop.
-    pub abort_grace: Duration,
 }
 
 impl Setup {
-    /// The usual deadlines, no hooks and nobody to ask.
+    /// No hooks and nobody to ask.
     pub fn new(catalog: Arc<dyn Catalog>, model: Arc<ModelConfig>) -> Self {
-        Self {
-            catalog,
-            model,
-            hooks: HookSet::default(),
-            approver: Approver::Nobody,
-            hook_deadline: Duration::from_secs(60),
-            permission_deadline: Duration::from_secs(120),
-            abort_grace: Duration::from_secs(2),
-        }
+        Self { catalog, model, hooks: HookSet::default(), approver: Approver::Nobody }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The inputs an agent already has, so that one that is repeated is not taken twice.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use playhouse_protocol::InputId;
 
@@ -13,8 +13,9 @@ const FEW: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     order: VecDeque<InputId>,
-    /// The same, for when there are more than a few: most agents take few inputs, and there may be very many agents.
-    set: Option<HashSet<InputId>>,
+    /// The same when there are more than a few, else empty: most agents take few inputs, and there may be very many
+    /// agents.
+    set: BTreeSet<InputId>,
 }
 
 impl Seen {
@@ -23,29 +24,26 @@ impl Seen {
         if self.contains(&id) {
             return;
         }
-        if let Some(set) = &mut self.set {
-            set.insert(id.clone());
+        if !self.set.is_empty() {
+            self.set.insert(id.clone());
         }
         if self.order.is_empty() {
             self.order.reserve_exact(1);
         }
         self.order.push_back(id);
         if self.order.len() > REMEMBERED
-            && let (Some(oldest), Some(set)) = (self.order.pop_front(), &mut self.set)
+            && let Some(oldest) = self.order.pop_front()
         {
-            set.remove(&oldest);
+            self.set.remove(&oldest);
         }
-        if self.set.is_none() && self.order.len() > FEW {
-            self.set = Some(self.order.iter().cloned().collect());
+        if self.set.is_empty() && self.order.len() > FEW {
+            self.set = self.order.iter().cloned().collect();
         }
     }
 
     /// Whether it is remembered.
     pub fn contains(&self, id: &InputId) -> bool {
-        match &self.set {
-            Some(set) => set.contains(id),
-            None => self.order.contains(id),
-        }
+        if self.set.is_empty() { self.order.contains(id) } else { self.set.contains(id) }
     }
 
     /// Oldest first.
@@ -65,7 +63,7 @@ mod tests {
             seen.insert(format!("i{n}").into());
             seen.insert(format!("i{n}").into());
         }
-        assert_eq!((seen.set.as_ref().unwrap().len(), seen.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((seen.set.len(), seen.order.len()), (REMEMBERED, REMEMBERED));
         assert!(seen.contains(&"i9999".into()) && !seen.contains(&"i0".into()));
     }
 
@@ -77,7 +75,7 @@ mod tests {
             assert!(!seen.contains(&id), "{n}");
             seen.insert(id.clone());
             seen.insert(id);
-            assert_eq!((seen.order.len(), seen.set.is_some()), (n + 1, n + 1 > FEW));
+            assert_eq!((seen.order.len(), !seen.set.is_empty()), (n + 1, n + 1 > FEW));
             assert!((0..=n).all(|n| seen.contains(&format!("i{n}").into())), "{n}");
         }
     }

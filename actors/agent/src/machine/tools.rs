@@ -12,7 +12,7 @@ use super::effect::{Effect, Start, Target};
 use super::flight::{ToolFlight, ToolStage, Update};
 use super::input::{HookCall, HookPoint, Timer, Verdict, Vetting};
 use super::turn::Polled;
-use super::{Approver, Machine};
+use super::{ABORT_GRACE, Approver, Machine, PERMISSION_DEADLINE};
 
 /// The answer to a call that steering overtook.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
@@ -142,7 +142,7 @@ impl Machine {
             args: slot.args.clone(),
             reason,
         });
-        self.act(Effect::Arm { timer, after: self.setup.permission_deadline });
+        self.act(Effect::Arm { timer, after: PERMISSION_DEADLINE });
     }
 
     /// `before_tool_execution`, then the start.
@@ -333,7 +333,7 @@ impl Machine {
                 *stage = ToolStage::Stopping;
                 let id = slot.id.clone();
                 self.out.push(Effect::Cancel(if is_child { Target::Child(id) } else { Target::Tool(id) }));
-                self.out.push(Effect::Arm { timer: Timer::AbortGrace, after: self.setup.abort_grace });
+                self.out.push(Effect::Arm { timer: Timer::AbortGrace, after: ABORT_GRACE });
                 self.end_if_finished(&slot.id)
             }
             Some(ToolStage::Stopping | ToolStage::Asking | ToolStage::Hooking { .. } | ToolStage::Closing) => false,

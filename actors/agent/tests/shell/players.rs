@@ -100,7 +100,7 @@ impl Actor for Line {
         match message {
             ConnectionMsg::Start { call, .. } => to.try_send(Ask::Start(call))?,
             ConnectionMsg::Cancel { call } => to.try_send(Ask::Cancel(call))?,
-            ConnectionMsg::RetryDue { .. } => {}
+            ConnectionMsg::RetryDue { .. } | ConnectionMsg::CallEnded { .. } => {}
         }
         Ok(())
     }

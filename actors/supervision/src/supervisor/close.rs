@@ -13,9 +13,8 @@ impl State {
     /// Ends the children, the last first, and answers who asked for it.
     pub(super) async fn close(&mut self) {
         self.group = None;
-        let order = std::mem::take(&mut self.order);
         let mut ends = Vec::new();
-        for id in order.into_values().rev() {
+        for (_, id) in self.in_order().into_iter().rev() {
             let Some(child) = self.children.remove(&id) else { continue };
             let Child { spec, phase, node, .. } = *child;
             let notice = self.notice.clone();

@@ -43,12 +43,14 @@ impl State {
 
     /// Those that share the fate of the child at `place`, itself included, the last started first.
     fn fellows(&self, place: u64) -> Vec<(u64, Arc<str>)> {
-        let from = match self.strategy {
-            Strategy::OneForOne => return self.order.get(&place).map(|id| (place, id.clone())).into_iter().collect(),
-            Strategy::OneForAll => 0,
-            Strategy::RestForOne => place,
-        };
-        self.order.range(from..).rev().map(|(place, id)| (*place, id.clone())).collect()
+        let mut fellows = self.in_order();
+        fellows.retain(|(other, _)| match self.strategy {
+            Strategy::OneForOne => *other == place,
+            Strategy::OneForAll => true,
+            Strategy::RestForOne => *other >= place,
+        });
+        fellows.reverse();
+        fellows
     }
 
     /// A new child starts after everything that is to start before it.
@@ -125,7 +127,7 @@ impl State {
 
     /// Starts a parked child and those that were parked with it, in order.
     pub(super) fn resume_group(&mut self, culprit: &Arc<str>) {
-        for (place, id) in self.order.clone() {
+        for (place, id) in self.in_order() {
             let Some(child) = self.children.get_mut(&id) else { continue };
             let resumed = match &mut child.phase {
                 Phase::Parked { with } => id == *culprit || with.as_ref() == Some(culprit),
@@ -176,8 +178,8 @@ impl State {
                 self.group = None;
                 return;
             };
-            let id = self.order.get(&place).cloned();
-            match id.as_ref().and_then(|id| Some((id, &self.children.get(id)?.phase))) {
+            let next = self.children.iter().find(|(_, child)| child.place == place);
+            match next.map(|(id, child)| (id, &child.phase)) {
                 Some((id, Phase::Held)) => {
                     let id = id.clone();
                     return self.begin(&id);

@@ -1,6 +1,6 @@
 //! The supervisor's bookkeeping: what becomes of each child. Nothing here waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,8 +31,6 @@ pub struct State {
     first: Vec<Arc<ChildSpec>>,
     since: Instant,
     tokens: u64,
-    /// Children in the order in which they were added.
-    pub(super) order: BTreeMap<u64, Arc<str>>,
     /// Boxed: a map has room for more than it holds.
     pub(super) children: HashMap<Arc<str>, Box<Child>>,
     pub(super) alive: HashMap<ActorId, Arc<str>>,
@@ -111,7 +109,6 @@ impl State {
             first: children,
             since: Instant::now(),
             tokens: 0,
-            order: BTreeMap::new(),
             children: HashMap::new(),
             alive: HashMap::new(),
             starting: 0,
@@ -148,7 +145,6 @@ impl State {
             cause: None,
             asked: asked.map(Box::new),
         });
-        self.order.insert(place, id.clone());
         self.children.insert(id.clone(), child);
         match self.strategy {
             Strategy::OneForOne => self.begin(&id),
@@ -196,7 +192,7 @@ impl State {
     pub(super) fn census(&self) -> Census {
         let parked = self.children.values().filter(|child| matches!(child.phase, Phase::Parked { .. }));
         Census {
-            children: self.children.len().max(self.order.len()),
+            children: self.children.len(),
             actors: self.alive.len(),
             starting: self.starting,
             parked: parked.count(),
@@ -415,10 +411,16 @@ impl State {
         }
     }
 
+    /// Every child with its place, in the order in which they were added.
+    pub(super) fn in_order(&self) -> Vec<(u64, Arc<str>)> {
+        let mut all: Vec<_> = self.children.iter().map(|(id, child)| (child.place, id.clone())).collect();
+        all.sort_unstable_by_key(|(place, _)| *place);
+        all
+    }
+
     /// Removes every trace of a child that is down.
     fn forget(&mut self, id: &str) {
         let Some(mut child) = self.children.remove(id) else { return };
-        self.order.remove(&child.place);
         let (asked, id) = (child.asked.take(), child.spec.id.clone());
         if let Phase::Starting { .. } = child.phase {
             self.one_start_less();

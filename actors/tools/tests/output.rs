@@ -1,0 +1,50 @@
+//! Output without end. The whole process is measured, so this has one of its own.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{Bench, text};
+use playhouse_protocol::{ToolError, ToolReport};
+use playhouse_tools::default_tools;
+use serde_json::json;
+
+/// Head and tail of both streams, and what is said of the rest.
+const MOST: usize = 600_000;
+const ALLOWED: usize = 32 << 20;
+
+/// The most memory that this process ever had of the machine.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn f16_endless_output_is_bounded_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench::in_house(default_tools(), "test-house", folder.path().to_owned()).await;
+    bench.run("bash", json!({"command": "echo warm"})).await.unwrap();
+    let before = peak();
+
+    bench.start("endless", "bash", json!({"command": "yes & yes >&2", "timeout_ms": 2_000}));
+    let mut shown = 0;
+    let ended = loop {
+        match bench.report().await {
+            ToolReport::Updated { partial, .. } => shown = text(&Ok(partial)).len().max(shown),
+            ToolReport::Progress { .. } => {}
+            ToolReport::Finished { result, .. } => break result,
+        }
+    };
+    assert_eq!(ended, Err(ToolError::TimedOut(2_000)));
+    assert!((1..MOST).contains(&shown), "{shown} bytes were shown at once");
+
+    let answer = bench.run("bash", json!({"command": "yes | head -c 1000000000; yes no | head -c 60000000 >&2"})).await;
+    let whole = text(&answer);
+    assert!(whole.starts_with("y\ny\n") && whole.ends_with("no\nno\n"), "{:?}", whole.get(..80));
+    assert_eq!((whole.matches("bytes omitted").count(), whole.len() < MOST), (2, true), "{}", whole.len());
+    assert_eq!(answer.unwrap().details, json!({"exit_code": 0, "truncated": true}));
+
+    let grown = peak() - before;
+    assert!(grown <= ALLOWED, "{grown} bytes for output that is not kept");
+}
