@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use playhouse::protocol::entry::{InputKind, QueuedInput};
-use playhouse::protocol::{AgentMessage, Batch, Class, CommitReport, Durability, Entry, EntryBody, SessionId};
+use playhouse::protocol::{AgentMessage, Batch, Class, CommitReport, Durability, Entry, EntryBody, EntryId, SessionId};
 use playhouse::session::{FileStore, MemoryStore, Store, Writer, WriterArgs, WriterMsg, shard};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
@@ -32,7 +32,7 @@ pub async fn measure(durability: Durability, sessions: usize, records: u64) -> R
         let session = SessionId::new(format!("session-{n}"))?;
         let writer = writers.get(shard(&session, WRITERS)).ok_or("there is no such writer")?.clone();
         let (done, end) = oneshot::channel();
-        let author = State { session, writer, durability, written: 0, records, done: Some(done) };
+        let author = State { session, writer, durability, written: 0, records, last: None, done: Some(done) };
         casts.push(Actor::spawn(None, Author, author).await?.0);
         ends.push(end);
     }
@@ -58,6 +58,8 @@ struct State {
     durability: Durability,
     written: u64,
     records: u64,
+    /// The last entry, which the next one follows.
+    last: Option<EntryId>,
     done: Option<oneshot::Sender<Result<(), String>>>,
 }
 
@@ -69,10 +71,11 @@ impl State {
             kind: InputKind::Prompt,
             messages: vec![Arc::new(AgentMessage::user(text, 1_794_700_800_000))],
         };
+        let id = EntryId::from(format!("{}#{}", self.session, self.written));
         let entry = Arc::new(Entry {
-            id: format!("{}#{}", self.session, self.written).into(),
+            id: id.clone(),
             loop_id: None,
-            parent: None,
+            parent: self.last.replace(id),
             at: 1_794_700_800_000,
             body: EntryBody::Input(input),
         });

@@ -10,6 +10,8 @@ use crate::summary::SessionSummary;
 
 /// The epoch of every journal here: there is one process.
 const EPOCH: u64 = 1;
+/// How many of the latest entries are known when they are sent again.
+const REMEMBERED: usize = 4_096;
 
 /// Journals that live as long as the store. Removing a session is the only way to free its memory.
 #[derive(Debug, Default)]
@@ -32,7 +34,9 @@ impl Kept {
     fn number(&mut self, entry: &Arc<Entry>) -> Seq {
         // What follows the last entry is new, so only what is sent again is looked for, and it is among the latest.
         let follows = self.entries.last().is_none_or(|last| entry.parent.as_ref() == Some(&last.id));
-        let known = if follows { None } else { self.entries.iter().rposition(|known| known.id == entry.id) };
+        let sent_again =
+            || self.entries.iter().enumerate().rev().take(REMEMBERED).find(|(_, known)| known.id == entry.id);
+        let known = if follows { None } else { sent_again().map(|(at, _)| at) };
         let at = known.unwrap_or_else(|| {
             self.entries.push(entry.clone());
             self.entries.len() - 1

@@ -208,6 +208,11 @@ impl Owners {
     /// by nobody knows whom.
     pub fn claim(&self, session: &SessionId, record: &Path, journal: &Path) -> Result<Claim, StoreError> {
         self.is_open()?;
+        // Nothing is changed for a session that is not there, so nothing is locked for it either: many begin at once.
+        // Whoever makes its record looks again, under the lock.
+        if read_record(record)?.is_none() && !folder::exists(journal)? {
+            return Ok(Claim::Never);
+        }
         self.exclusively(|| {
             let held = read_record(record)?;
             match &held {

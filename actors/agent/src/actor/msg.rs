@@ -183,7 +183,7 @@ impl AgentState {
         Self {
             agent_id: durable.agent_id.clone(),
             session_id: durable.session_id.clone(),
-            loop_counters: durable.loop_counters.iter().cloned().collect(),
+            loop_counters: durable.loop_counters.iter().map(|(config, n)| (config.to_string(), *n)).collect(),
             last_loop_id: durable.last_loop_id.clone(),
             last_input: durable.last_input().cloned(),
             last_active_at: durable.last_active_at,

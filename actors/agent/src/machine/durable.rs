@@ -59,7 +59,7 @@ pub struct Durable {
     /// The latest ended runs.
     pub ended: VecDeque<Arc<RunReport>>,
     /// Runs so far, by configuration: few have more than one.
-    pub loop_counters: Vec<(String, u32)>,
+    pub loop_counters: Vec<(Box<str>, u32)>,
     /// The latest run.
     pub last_loop_id: Option<LoopId>,
     /// When the agent was last prompted, in unix milliseconds.
@@ -318,11 +318,11 @@ impl Durable {
         let inner = loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
         let Some((config, n)) = inner.trim_start_matches('.').rsplit_once('.') else { return };
         let n: u32 = n.parse().unwrap_or_default();
-        match self.loop_counters.iter_mut().find(|(known, _)| known == config) {
+        match self.loop_counters.iter_mut().find(|(known, _)| **known == *config) {
             Some((_, count)) => *count = n.max(*count),
             None => {
                 self.loop_counters.reserve_exact(1);
-                self.loop_counters.push((config.to_owned(), n));
+                self.loop_counters.push((config.into(), n));
             }
         }
     }

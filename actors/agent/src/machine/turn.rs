@@ -106,7 +106,7 @@ impl Machine {
     /// `{session}.{config}.{n}`.
     fn next_loop_id(&self) -> LoopId {
         let config = self.config_segment();
-        let counted = self.durable.loop_counters.iter().find(|(known, _)| *known == config);
+        let counted = self.durable.loop_counters.iter().find(|(known, _)| **known == *config);
         let n = counted.map_or(0, |(_, n)| *n) + 1;
         format!("{}.{config}.{n}", self.durable.session_id).into()
     }

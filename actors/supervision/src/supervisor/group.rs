@@ -99,7 +99,7 @@ impl State {
     pub(super) fn park_group(&mut self, culprit: &str, reason: String) {
         let Some(place) = self.children.get(culprit).map(|child| child.place) else { return };
         let culprit: Arc<str> = culprit.into();
-        let because = format!("`{culprit}`, which it works with, is parked: {reason}");
+        let because: Arc<str> = format!("`{culprit}`, which it works with, is parked: {reason}").into();
         self.park(&culprit, reason, None);
         let mut ending = Vec::new();
         for (place, id) in self.fellows(place) {
@@ -115,7 +115,7 @@ impl State {
                 Phase::Ending { then: then @ Then::Hold, .. } => *then = park(),
                 Phase::Ending { then: Then::Leave(_) | Then::Park { .. }, .. } | Phase::Parked { .. } => {}
                 Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held => {
-                    self.park(&id, because.clone(), Some(culprit.clone()));
+                    self.park(&id, because.to_string(), Some(culprit.clone()));
                 }
             }
         }

@@ -33,7 +33,8 @@ pub struct State {
     tokens: u64,
     /// Boxed: a map has room for more than it holds.
     pub(super) children: HashMap<Arc<str>, Box<Child>>,
-    pub(super) alive: HashMap<ActorId, Arc<str>>,
+    /// By the number of their actor.
+    pub(super) alive: HashMap<u64, Arc<str>>,
     starting: usize,
     /// Exits that overtook the report of their start; empty whenever nothing starts.
     early: HashMap<ActorId, Exit>,
@@ -93,7 +94,7 @@ pub(super) enum Phase {
 pub(super) enum Then {
     Leave(Vec<StopReply>),
     Hold,
-    Park { reason: String, with: Arc<str> },
+    Park { reason: Arc<str>, with: Arc<str> },
 }
 
 impl State {
@@ -214,7 +215,7 @@ impl State {
 
     /// An actor that was linked to this supervisor has died.
     pub(super) fn exited(&mut self, actor: ActorId, exit: Exit) {
-        let Some(id) = self.alive.get(&actor).cloned() else {
+        let Some(id) = self.alive.get(&actor.pid()).cloned() else {
             if self.starting > 0 {
                 self.early.insert(actor, exit);
             }
@@ -224,11 +225,11 @@ impl State {
             // Asked for: the task that ends it reports.
             Some(Phase::Ending { .. }) => {}
             Some(Phase::Alive { .. }) => {
-                self.alive.remove(&actor);
+                self.alive.remove(&actor.pid());
                 self.settle(&id, &exit);
             }
             Some(Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. }) | None => {
-                self.alive.remove(&actor);
+                self.alive.remove(&actor.pid());
             }
         }
     }
@@ -278,7 +279,7 @@ impl State {
                         Notice::Restarted { id: id.clone(), reason: reason.into(), restarts: child.restarts }
                     }
                 };
-                self.alive.insert(actor, id);
+                self.alive.insert(actor.pid(), id);
                 let early = self.early.remove(&actor);
                 self.one_start_less();
                 self.tell(notice);
@@ -356,14 +357,14 @@ impl State {
         match std::mem::replace(&mut child.phase, Phase::Held) {
             Phase::Ending { cell, token: awaited, then, .. } if awaited == token => {
                 let place = child.place;
-                self.alive.remove(&cell.get_id());
+                self.alive.remove(&cell.get_id().pid());
                 if how == Ended::Stuck {
                     cell.unlink(self.myself.get_cell());
                 }
                 let outcome = outcome(id, how);
                 match then {
                     Then::Hold => {}
-                    Then::Park { reason, with } => self.park(id, reason, Some(with)),
+                    Then::Park { reason, with } => self.park(id, reason.to_string(), Some(with)),
                     Then::Leave(replies) => {
                         self.forget(id);
                         for reply in replies {
