@@ -1,5 +1,7 @@
 //! The name that was probably meant.
 
+use playhouse_tools::edit_distance;
+
 /// A candidate and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Near<T> {
@@ -30,23 +32,6 @@ fn plain(name: &str) -> String {
 
 fn last(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
-}
-
-/// Levenshtein's distance, in characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for (pair, to) in row.windows(2).zip(&b) {
-            if let ([diagonal, above], Some(left)) = (pair, next.last().copied()) {
-                let replaced = diagonal + usize::from(from != *to);
-                next.push(replaced.min(above + 1).min(left + 1));
-            }
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

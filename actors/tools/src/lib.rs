@@ -35,7 +35,7 @@ pub use process::{Process, settled};
 pub use read_file::ReadFile;
 pub use reap::{adopt_orphans, kill_leftovers};
 pub use summary::summary;
-pub use text::Capture;
+pub use text::{Capture, edit_distance};
 pub use tool::{DEFAULT_TIMEOUT, Tool};
 pub use toolset::{ToolSet, ToolSetError, UnknownTool, Vetted};
 

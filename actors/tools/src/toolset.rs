@@ -12,7 +12,7 @@ use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{EffectClass, ToolDefinition, ToolError};
 use serde_json::Value;
 
-use crate::text::cut;
+use crate::text::{cut, edit_distance};
 use crate::tool::Tool;
 
 /// Caps on what a refusal tells the model.
@@ -250,23 +250,6 @@ fn nearest_hint(nearest: &Option<String>) -> String {
 
 fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { cut(&names.join(", "), 1_000) }
-}
-
-/// Levenshtein's distance, in characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(80).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(80).enumerate() {
-        let mut next = vec![i + 1];
-        for (pair, to) in row.windows(2).zip(&b) {
-            if let ([diagonal, above], Some(left)) = (pair, next.last().copied()) {
-                let replaced = diagonal + usize::from(from != *to);
-                next.push(replaced.min(above + 1).min(left + 1));
-            }
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
