@@ -126,7 +126,12 @@ impl House {
         life.let_go();
         match life.opened.settings.durability {
             Durability::None => self.0.backstage.removed(life.session()).await,
-            Durability::Flush | Durability::Os => self.0.backstage.release(life.session()),
+            Durability::Flush | Durability::Os => {
+                let session = life.session();
+                self.0.backstage.release(session.clone());
+                // Whoever takes it up next must not be overtaken by this.
+                self.settle(&session).await;
+            }
         }
     }
 

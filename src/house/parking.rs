@@ -36,7 +36,7 @@ impl House {
     }
 
     /// Waits until everything that was sent to the session's writer is done.
-    async fn settle(&self, session: &SessionId) {
+    pub(super) async fn settle(&self, session: &SessionId) {
         let house = &self.0.backstage;
         let Ok(writer) = house.writers.live(&house.writer_of(session), None).await else { return };
         let _ = ractor::call!(writer, |reply| playhouse_session::WriterMsg::Settle { reply });
