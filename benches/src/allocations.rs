@@ -20,7 +20,7 @@ const SLACK: f64 = 1.1;
 /// addresses of a conversation of a thousand turns are twice that, so a copy of those would be noticed.
 const READ_BUFFER: f64 = 8192.0;
 
-/// What one turn allocates, the middle of [`TURNS`].
+/// What one turn allocates, the middle of `TURNS`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerTurn {
     /// From this turn on.
