@@ -59,6 +59,7 @@ pub(crate) fn plain(durability: Durability) -> Settings {
     Settings {
         kind: String::new(),
         model: Arc::new(ModelConfig::scripted("none")),
+        fallbacks: Vec::new(),
         system_prompt: "".into(),
         tools: Vec::new(),
         cwd: here(),
@@ -130,6 +131,18 @@ impl AgentBuilder {
     pub fn model(mut self, model: ModelConfig) -> Self {
         self.settings_mut().model = Arc::new(model);
         self.has_model = true;
+        self
+    }
+
+    /// One more model to fall back on when a call fails for good; they are asked in the order given.
+    pub fn fallback(mut self, model: ModelConfig) -> Self {
+        self.settings_mut().fallbacks.push(Arc::new(model));
+        self
+    }
+
+    /// Where requests carry marks for the service's prompt cache.
+    pub fn cache_config(mut self, cache: CacheConfig) -> Self {
+        self.settings_mut().cache = cache;
         self
     }
 

@@ -25,6 +25,7 @@ use playhouse_agent::{
 };
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
+use playhouse_provider::Recorder;
 use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
@@ -40,6 +41,9 @@ use crate::builder::{AgentBuilder, SpawnError};
 const STOP: Duration = Duration::from_secs(5);
 /// How long a house that ends waits for users' callbacks.
 const CALLBACKS: Duration = Duration::from_secs(5);
+
+/// How long a house that ends waits for recordings to be written.
+const RECORDINGS: Duration = Duration::from_secs(5);
 
 /// A house with its agents. Clones are the same house.
 #[derive(Clone)]
@@ -57,6 +61,8 @@ pub(crate) struct Inner {
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
     lives: DashMap<AgentId, Arc<Life>>,
+    /// What keeps exchanges with services, if they are kept.
+    recorder: Option<Recorder>,
     closed: AtomicBool,
     /// The house's own place in the live tree.
     _node: TreeNode,
@@ -174,6 +180,10 @@ impl House {
         self.0.backstage.close();
         self.0.stage.close();
         self.0.backstage.hub.end(CALLBACKS).await;
+        if let Some(recorder) = &self.0.recorder {
+            // What could not be kept has been logged.
+            let _ = tokio::time::timeout(RECORDINGS, recorder.settle()).await;
+        }
         if let Some(files) = &self.0.files {
             files.close();
         }

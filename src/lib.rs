@@ -35,6 +35,9 @@ pub use playhouse_provider as provider;
 pub use playhouse_session as session;
 pub use playhouse_supervision as supervision;
 pub use playhouse_tools as tools;
+/// What [`agent::AgentHandle::prompt_as`] makes schemas with: `#[derive(JsonSchema)]` and
+/// `#[schemars(crate = "playhouse::schemars")]`.
+pub use schemars;
 
 /// What most programs need.
 pub mod prelude {

@@ -150,7 +150,11 @@ impl Cast {
     async fn arrive(&self, at: At, events: &mut Subscription, times: usize) -> Option<String> {
         match at {
             At::Streaming => drop(wait_for(events, |event| matches!(event, AgentEvent::MessageUpdate { .. })).await),
-            At::Backoff => drop(wait_for(events, |event| matches!(event, AgentEvent::ProviderRetry { .. })).await),
+            At::Backoff if times == 1 => {
+                drop(wait_for(events, |event| matches!(event, AgentEvent::ProviderRetry { .. })).await)
+            }
+            // The service has asked for a long pause: from now on the call waits for its turn.
+            At::Backoff => drop(wait_for(events, |event| matches!(event, AgentEvent::ModelRequestStart { .. })).await),
             At::Permission => {
                 drop(wait_for(events, |event| matches!(event, AgentEvent::PermissionRequired { .. })).await)
             }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
 use playhouse::agent::AgentMsg;
+use playhouse::provider::ConnectionMsg;
 use playhouse::session::WriterMsg;
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
 use playhouse::tools::ExecutorMsg;
@@ -95,6 +96,10 @@ fn tonight((kind, message, _): Blow) -> Tonight {
             }),
         ),
         ("writer", "Settle") => (None, Some(|play| tell(&writer(play), WriterMsg::Settle { reply: nobody() }))),
+        ("connection", "Look") => (None, Some(|play| tell(&connection(play), ConnectionMsg::Look))),
+        ("connection", "Refreshed") => {
+            (None, Some(|play| tell(&connection(play), ConnectionMsg::Refreshed { outcome: Ok(false) })))
+        }
         ("executor", "CancelAll") => (None, Some(|play| tell(&executor(play), ExecutorMsg::CancelAll))),
         ("sessions", "Start" | "Stop") => (None, Some(ask_sessions)),
         ("sessions", _) => (None, Some(|play| ask_all(&above(&writer(play))))),

@@ -85,3 +85,21 @@ fn sub_agent() {
 fn hundred_agents() {
     assert_eq!(says("hundred_agents"), ["100 of 100 answered over 1 connection; 10 were made to crash"]);
 }
+
+#[test]
+fn structured() {
+    assert_eq!(says("structured"), ["Rome has 2750000 people", "after 4 messages, the repair among them"]);
+}
+
+#[test]
+fn fallback() {
+    assert_eq!(
+        says("fallback"),
+        [
+            "attempt 0: network: HTTP 500: an error of the script",
+            "attempt 1: network: HTTP 500: an error of the script",
+            "answer: I am still here.",
+            "2 messages: failed attempts leave none",
+        ]
+    );
+}

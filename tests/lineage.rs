@@ -39,6 +39,7 @@ async fn a_new_agent_has_the_defaults_it_is_said_to_have() {
     let expected = Settings {
         kind: "k".to_owned(),
         model: model.into(),
+        fallbacks: Vec::new(),
         system_prompt: "".into(),
         tools: Vec::new(),
         cwd: "/".into(),

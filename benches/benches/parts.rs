@@ -12,7 +12,7 @@ use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
 use playhouse::protocol::{
     AgentId, EventId, InputId, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolDefinition,
 };
-use playhouse::provider::chat::{ChatDecoder, Limits};
+use playhouse::provider::{Finish, Limits, chat};
 use playhouse_bench::wire::{self, Play};
 use serde_json::{Value, json};
 
@@ -41,6 +41,7 @@ fn opened() -> Opened {
         settings: Arc::new(Settings {
             kind: "bench".into(),
             model: ModelConfig::scripted("x").into(),
+            fallbacks: Vec::new(),
             system_prompt: wire::SYSTEM_PROMPT.into(),
             tools: Vec::new(),
             cwd: Path::new("/").into(),
@@ -179,9 +180,9 @@ fn decoder(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function("a response that calls a tool", |b| {
         b.iter(|| {
-            let mut decoder = ChatDecoder::new(Limits::default());
+            let mut decoder = chat::decoder(Limits::default());
             decoder.feed(body.as_bytes(), &mut |event| drop(event)).unwrap();
-            decoder.finish(0, |_| false).unwrap()
+            decoder.finish(&Finish { response: 0, taken: &|_| false }).unwrap()
         });
     });
     group.finish();

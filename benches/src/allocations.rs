@@ -82,7 +82,7 @@ pub fn rows(all: &[PerTurn]) -> Vec<Row> {
 }
 
 async fn converse(port: u16, model: &str, cue: &Cue) -> Result<(), Error> {
-    let troupe = Troupe::open().await?;
+    let troupe = Troupe::open(None).await?;
     for agent in troupe.cast(1, port, model, cue).await? {
         Troupe::converse(&agent).await?;
     }

@@ -70,6 +70,7 @@ impl State {
             input_id: format!("{}/{}", self.session, self.written).into(),
             kind: InputKind::Prompt,
             messages: vec![Arc::new(AgentMessage::user(text, 1_794_700_800_000))],
+            format: None,
         };
         let id = EntryId::from(format!("{}#{}", self.session, self.written));
         let entry = Arc::new(Entry {

@@ -6,6 +6,7 @@
 
 pub mod allocations;
 pub mod cue;
+pub mod decode;
 pub mod fanout;
 pub mod hand;
 pub mod idle;

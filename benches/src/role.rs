@@ -1,5 +1,6 @@
 //! What one child process does, and what it answers: one line of JSON.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use playhouse::protocol::Durability;
@@ -7,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::cue::Cue;
+use crate::decode::Format;
 use crate::hand::{Error, Hand};
 use crate::meter::{Meter, Used, cpu};
 use crate::troupe::Troupe;
-use crate::{fanout, idle, journal, mock};
+use crate::{decode, fanout, idle, journal, mock};
 
 /// Who does the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub struct Talk {
     pub model: String,
     /// Measure only from one tool call of all conversations to another.
     pub between: Option<(u64, u64)>,
+    /// How many requests at once, if that is limited.
+    #[serde(default)]
+    pub at_once: Option<NonZeroUsize>,
 }
 
 /// What one child process does.
@@ -45,6 +50,15 @@ pub enum Role {
     Mock,
     /// Conversations over HTTP.
     Talk(Talk),
+    /// Responses from bytes to events.
+    Decode {
+        /// Of which protocol.
+        format: Format,
+        /// How many deltas each.
+        deltas: usize,
+        /// How many bytes in all.
+        bytes: usize,
+    },
     /// Agents that have answered one prompt and wait.
     Idle {
         /// How many.
@@ -78,6 +92,7 @@ pub fn play(role: Role) -> Result<Used, Error> {
                 Ok(Used::default())
             }
             Role::Talk(talk) => converse(&talk).await,
+            Role::Decode { format, deltas, bytes } => decode::measure(format, deltas, bytes),
             Role::Idle { agents } => idle::measure(agents).await,
             Role::Fanout { subscribers, events } => fanout::measure(subscribers, events).await,
             Role::Journal { durability, sessions, records } => journal::measure(durability, sessions, records).await,
@@ -121,7 +136,7 @@ async fn by_hand(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
 }
 
 async fn by_house(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
-    let troupe = Troupe::open().await?;
+    let troupe = Troupe::open(talk.at_once).await?;
     for first in troupe.cast(1, talk.port, "tools-1", &Cue::none()).await? {
         Troupe::converse(&first).await?;
     }

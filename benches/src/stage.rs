@@ -1,10 +1,12 @@
 //! The whole benchmark: every part in child processes, the two sides in turn, the middle of several rounds.
 
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use playhouse::protocol::Durability;
 
+use crate::decode::Format;
 use crate::hand::Error;
 use crate::meter::Used;
 use crate::role::{Role, Side, Talk};
@@ -17,8 +19,12 @@ pub struct Sizes {
     pub rounds: usize,
     /// Agents with tools, and the turns of each.
     pub turns: (usize, u64),
-    /// Long conversations at once, and the calls between which is measured.
-    pub long: (usize, (u64, u64)),
+    /// Long conversations at once, and the calls between which is measured: at their start, and late.
+    pub long: (usize, [(u64, u64); 2]),
+    /// Agents on one key, and how many requests it takes at once.
+    pub pool: (usize, NonZeroUsize),
+    /// Deltas of a response, and bytes to read in all.
+    pub decode: (usize, usize),
     /// Agents that stream at once.
     pub streams: Vec<usize>,
     /// How many pieces each, and the milliseconds between them.
@@ -37,7 +43,9 @@ impl Sizes {
         Self {
             rounds: 5,
             turns: (1_000, 20),
-            long: (16, (180, 220)),
+            long: (16, [(1, 21), (180, 200)]),
+            pool: (1_000, some(64)),
+            decode: (20_000, 500_000_000),
             streams: vec![100, 1_000, 5_000],
             pace: (100, 100),
             idle: vec![10_000, 100_000],
@@ -51,7 +59,9 @@ impl Sizes {
         Self {
             rounds: 1,
             turns: (200, 10),
-            long: (4, (180, 220)),
+            long: (4, [(1, 21), (180, 200)]),
+            pool: (200, some(16)),
+            decode: (20_000, 50_000_000),
             streams: vec![100, 1_000],
             pace: (20, 100),
             idle: vec![2_000],
@@ -65,7 +75,9 @@ impl Sizes {
         Self {
             rounds: 1,
             turns: (3, 2),
-            long: (2, (3, 5)),
+            long: (2, [(1, 2), (3, 5)]),
+            pool: (5, some(2)),
+            decode: (50, 10_000),
             streams: vec![3],
             pace: (3, 5),
             idle: vec![5],
@@ -75,12 +87,18 @@ impl Sizes {
     }
 }
 
+fn some(number: usize) -> NonZeroUsize {
+    NonZeroUsize::new(number).unwrap_or(NonZeroUsize::MIN)
+}
+
 /// Runs every part whose name contains `only`; `note` is told each row as it comes.
 pub fn run(sizes: &Sizes, only: &str, note: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, Error> {
     let mut service = Service::start()?;
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 8] = [
         ("turns", turns),
         ("long", long),
+        ("pool", pool),
+        ("decode", decode),
         ("streams", streams),
         ("idle", idle),
         ("fanout", fanout),
@@ -108,12 +126,43 @@ fn turns(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
 }
 
 fn long(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
-    let (agents, (from, to)) = sizes.long;
-    let model = format!("tools-{}", to + 1);
-    let rounds = service.rounds(sizes.rounds, agents, &model, Some((from, to)))?;
-    let count = agents as f64 * (to - from) as f64;
-    let measure = format!("CPU per turn at turn {}, 1 KB results", (from + to) / 2);
-    Ok(vec![rounds.row(measure, Goal::Ratio(1.0), |used| Value::Micros(used.cpu / count))])
+    let (agents, spans) = sizes.long;
+    let mut rows = Vec::new();
+    for (from, to) in spans {
+        let model = format!("tools-{}", to + 1);
+        let rounds = service.rounds(sizes.rounds, agents, &model, Some((from, to)))?;
+        let count = agents as f64 * (to - from) as f64;
+        let measure = format!("CPU per turn, turns {from} to {to}, 1 KB results");
+        let goal = if rows.is_empty() { Goal::None } else { Goal::Ratio(1.0) };
+        rows.push(rounds.row(measure, goal, |used| Value::Micros(used.cpu / count)));
+    }
+    Ok(rows)
+}
+
+fn pool(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
+    let (agents, at_once) = sizes.pool;
+    let before = service.connections()?;
+    let (side, port, model) = (Side::House, service.port, "tools-3".to_owned());
+    perform(&Role::Talk(Talk { side, port, agents, model, between: None, at_once: Some(at_once) }))?;
+    let opened = service.connections()? - before;
+    let measure = format!("connections opened by {agents} agents, {at_once} requests at once");
+    let most = Value::Count(at_once.get() as f64);
+    Ok(vec![Row::alone(measure, Value::Count(opened as f64), Goal::AtMost(most))])
+}
+
+fn decode(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
+    let (deltas, bytes) = sizes.decode;
+    let mut rows = Vec::new();
+    for format in Format::ALL {
+        let used = perform(&Role::Decode { format, deltas, bytes })?;
+        let goal = match format {
+            Format::Chat => Goal::AtLeast(Value::MegabytesPerSecond(200e6)),
+            Format::Anthropic | Format::Responses | Format::Gemini | Format::Bedrock => Goal::None,
+        };
+        let rate = Value::MegabytesPerSecond(used.growth as f64 / used.cpu);
+        rows.push(Row::alone(format!("bytes to events, {}", format.name()), rate, goal));
+    }
+    Ok(rows)
 }
 
 fn streams(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
@@ -267,7 +316,7 @@ impl Service {
         for _ in 0..rounds {
             for side in [Side::Hand, Side::House] {
                 let before = self.connections()?;
-                let talk = Talk { side, port: self.port, agents, model: model.to_owned(), between };
+                let talk = Talk { side, port: self.port, agents, model: model.to_owned(), between, at_once: None };
                 let used = perform(&Role::Talk(talk))?;
                 let opened = self.connections()? - before;
                 // One for the first conversation; after that each agent has at most one request open at a time.

@@ -13,6 +13,8 @@ pub enum Value {
     Times(f64),
     /// So many per second.
     PerSecond(f64),
+    /// Megabytes per second, from bytes.
+    MegabytesPerSecond(f64),
     /// A plain number.
     Count(f64),
 }
@@ -24,6 +26,7 @@ impl std::fmt::Display for Value {
             Self::Kilobytes(bytes) => write!(f, "{:.1} KB", bytes / 1e3),
             Self::Times(ratio) => write!(f, "{ratio:.2} ×"),
             Self::PerSecond(rate) => write!(f, "{rate:.0} /s"),
+            Self::MegabytesPerSecond(rate) => write!(f, "{:.0} MB/s", rate / 1e6),
             Self::Count(count) => write!(f, "{count:.0}"),
         }
     }
@@ -38,6 +41,8 @@ pub enum Goal {
     Ratio(f64),
     /// Playhouse's own value is at most this.
     AtMost(Value),
+    /// Playhouse's own value is at least this.
+    AtLeast(Value),
 }
 
 /// One measure.
@@ -67,14 +72,15 @@ impl Row {
             Goal::None => true,
             Goal::Ratio(most) => self.ratio.is_some_and(|ratio| ratio <= most),
             Goal::AtMost(most) => number(self.house) <= number(most),
+            Goal::AtLeast(least) => number(self.house) >= number(least),
         }
     }
 
     fn met(&self) -> &'static str {
         match (self.goal, self.is_met()) {
             (Goal::None, _) => "",
-            (Goal::Ratio(_) | Goal::AtMost(_), true) => "yes",
-            (Goal::Ratio(_) | Goal::AtMost(_), false) => "no",
+            (Goal::Ratio(_) | Goal::AtMost(_) | Goal::AtLeast(_), true) => "yes",
+            (Goal::Ratio(_) | Goal::AtMost(_) | Goal::AtLeast(_), false) => "no",
         }
     }
 
@@ -88,6 +94,7 @@ impl Row {
                 Goal::None => String::new(),
                 Goal::Ratio(most) => format!("≤ {}", Value::Times(most)),
                 Goal::AtMost(most) => format!("≤ {most}"),
+                Goal::AtLeast(least) => format!("≥ {least}"),
             },
             self.met().to_owned(),
         ]
@@ -97,7 +104,12 @@ impl Row {
 /// The bare number.
 pub fn number(value: Value) -> f64 {
     match value {
-        Value::Micros(n) | Value::Kilobytes(n) | Value::Times(n) | Value::PerSecond(n) | Value::Count(n) => n,
+        Value::Micros(n)
+        | Value::Kilobytes(n)
+        | Value::Times(n)
+        | Value::PerSecond(n)
+        | Value::MegabytesPerSecond(n)
+        | Value::Count(n) => n,
     }
 }
 

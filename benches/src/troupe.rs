@@ -1,11 +1,13 @@
 //! Playhouse at the same work, through its front door: a house with a data directory, durability `os`, the OpenAI
 //! provider, one tool.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use playhouse::prelude::*;
+use playhouse::provider::ConnectionRules;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,10 +23,11 @@ pub struct Troupe {
 }
 
 impl Troupe {
-    /// Opens the house.
-    pub async fn open() -> Result<Self, Error> {
+    /// Opens a house that makes so many requests at once.
+    pub async fn open(at_once: Option<NonZeroUsize>) -> Result<Self, Error> {
         let data = tempfile::tempdir()?;
-        let house = House::builder().data_dir(data.path()).open().await?;
+        let rules = ConnectionRules { concurrency: at_once, ..ConnectionRules::default() };
+        let house = House::builder().data_dir(data.path()).connection_rules(rules).open().await?;
         Ok(Self { house, data })
     }
 

@@ -37,7 +37,7 @@ pub async fn open_house(folder: Option<PathBuf>, answers: Answers) -> Result<Hou
     };
     opened.map_err(|error| match error {
         OpenError::Store(error) => unusable(&error),
-        OpenError::PanicAborts(_) | OpenError::Root(_) => Stop::refused(error),
+        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Stop::refused(error),
     })
 }
 

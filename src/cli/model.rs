@@ -2,7 +2,7 @@
 
 use playhouse::config::{Config, ModelName};
 use playhouse::protocol::{ApiProtocol, ModelConfig, Secret};
-use playhouse::provider::provider_for;
+use playhouse::provider::{Wiring, provider_for};
 
 use super::stop::Stop;
 
@@ -35,7 +35,14 @@ pub fn changed(config: &Config, stored: &ModelConfig) -> Result<ModelConfig, Sto
 fn moved(mut model: ModelConfig, config: &Config) -> Result<ModelConfig, Stop> {
     let Some(url) = config.openai.base_url.by_flag() else { return Ok(model) };
     match model.api {
-        ApiProtocol::OpenaiCompletions => model.base_url = url.clone(),
+        ApiProtocol::OpenaiCompletions
+        | ApiProtocol::AnthropicMessages
+        | ApiProtocol::OpenaiResponses
+        | ApiProtocol::AzureOpenai
+        | ApiProtocol::GoogleGenerativeAi
+        | ApiProtocol::GoogleVertex
+        | ApiProtocol::BedrockConverse
+        | ApiProtocol::Custom => model.base_url = url.clone(),
         ApiProtocol::Scripted => {
             return Err(Stop::Refused("a scripted model has no service: leave --base-url out".to_owned()));
         }
@@ -70,7 +77,7 @@ pub fn with_key(mut model: ModelConfig) -> Result<ModelConfig, String> {
 /// Why the model cannot be asked, if it cannot. Reads files.
 pub fn check(model: &ModelConfig) -> Result<(), String> {
     let model = with_key(model.clone())?;
-    provider_for(&model).map(|_| ()).map_err(|error| error.to_string())
+    provider_for(&model, &Wiring::default()).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// The same, where waiting is forbidden.

@@ -16,6 +16,7 @@ pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
     Ok(Settings {
         kind: KIND.to_owned(),
         model: model::chosen(config)?.into(),
+        fallbacks: Vec::new(),
         system_prompt: config.system.value.as_str().into(),
         tools: config.tools.value.clone(),
         cwd: cwd.map_or_else(here, |cwd| Ok(cwd.to_owned()))?,

@@ -7,10 +7,15 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{Backstage, Definition, Roster};
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{Durability, NodeId};
+use playhouse_provider::{
+    Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
+    Transport, Wiring,
+};
 use playhouse_session::{FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
@@ -39,6 +44,9 @@ pub enum OpenError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The recordings cannot be used.
+    #[error(transparent)]
+    Recordings(#[from] RecordError),
     /// The root supervisor did not start.
     #[error("the root supervisor did not start: {0}")]
     Root(String),
@@ -49,6 +57,17 @@ pub enum OpenError {
 pub struct HouseBuilder {
     data_dir: Option<PathBuf>,
     kinds: Vec<(String, KindFn)>,
+    outside: Outside,
+    recordings: Recordings,
+}
+
+/// What is done with the exchanges with services.
+#[derive(Default)]
+enum Recordings {
+    #[default]
+    None,
+    Made(PathBuf),
+    Played(PathBuf),
 }
 
 impl fmt::Debug for HouseBuilder {
@@ -74,9 +93,47 @@ impl HouseBuilder {
         self
     }
 
+    /// Brings a provider of the program's own: models whose `provider` is this name ask it.
+    pub fn provider(mut self, name: impl Into<String>, provider: impl StreamProvider + 'static) -> Self {
+        self.outside.providers.insert(name.into(), Arc::new(provider));
+        self
+    }
+
+    /// The rules that every connection keeps towards its service: requests at once, requests and tokens per minute,
+    /// when it is left alone.
+    pub fn connection_rules(mut self, rules: ConnectionRules) -> Self {
+        self.outside.rules = rules;
+        self
+    }
+
+    /// How long requests may take and how much responses may be.
+    pub fn service_options(mut self, options: ServiceOptions) -> Self {
+        self.outside.wiring.options = options;
+        self
+    }
+
+    /// Puts something between services and the network, or in its place.
+    pub fn transport(mut self, wrap: impl Fn(HttpTransport) -> Arc<dyn Transport> + Send + Sync + 'static) -> Self {
+        self.outside.wiring.wrap = Some(Arc::new(wrap));
+        self
+    }
+
+    /// Keeps every exchange with a service in a folder, without keys, so that it can be played again.
+    pub fn record(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.recordings = Recordings::Made(folder.into());
+        self
+    }
+
+    /// Lets a folder of recorded exchanges answer in the place of every service: no network, no keys.
+    pub fn replay(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.recordings = Recordings::Played(folder.into());
+        self
+    }
+
     /// Opens the house. Processes that a dead house left behind are killed first.
-    pub async fn open(self) -> Result<House, OpenError> {
+    pub async fn open(mut self) -> Result<House, OpenError> {
         unwinding()?;
+        let recorder = self.recordings.wire(&mut self.outside.wiring).await?;
         let files = match self.data_dir {
             None => None,
             Some(path) => Some(Arc::new(open_files(path).await?)),
@@ -100,7 +157,7 @@ impl HouseBuilder {
         let providers = Roster::new("providers", supervisors.clone());
         let stage = Roster::new("stage", supervisors);
         let journals = Reader::new(store.clone(), memory.clone());
-        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals));
+        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside));
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![
@@ -122,12 +179,39 @@ impl HouseBuilder {
             kinds,
             plain,
             lives: DashMap::new(),
+            recorder,
             closed: AtomicBool::new(false),
             _node: node_in_tree,
         });
         // Set once, here: nobody else has it.
         let _ = house.set(Arc::downgrade(&inner));
         Ok(House(inner))
+    }
+}
+
+impl Recordings {
+    /// Puts itself between services and the network; gives what records.
+    async fn wire(self, wiring: &mut Wiring) -> Result<Option<Recorder>, RecordError> {
+        let folder = match &self {
+            Self::None => return Ok(None),
+            Self::Made(folder) | Self::Played(folder) => folder.clone(),
+        };
+        let work = move || match self {
+            Self::None => Ok((None, None)),
+            Self::Made(folder) => Recorder::new(folder).map(|recorder| (Some(recorder), None)),
+            Self::Played(folder) => Replayer::open(folder).map(|replayer| (None, Some(replayer))),
+        };
+        let opened = tokio::task::spawn_blocking(work).await;
+        let (recorder, replayer) = opened
+            .unwrap_or_else(|error| Err(RecordError::Folder { path: folder, source: std::io::Error::other(error) }))?;
+        if let Some(replayer) = replayer {
+            wiring.wrap = Some(replayer.wrap());
+            wiring.answers = Answers::Recording;
+        }
+        if let Some(recorder) = &recorder {
+            wiring.wrap = Some(recorder.wrap());
+        }
+        Ok(recorder)
     }
 }
 

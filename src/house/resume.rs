@@ -7,7 +7,6 @@ use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition};
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentId, EntryBody, SessionId};
-use playhouse_provider::provider_for;
 use playhouse_session::{SessionStatus, SessionSummary, StoreError, Take};
 
 use super::House;
@@ -109,9 +108,9 @@ impl House {
         if definition.provider_override.is_some() {
             return Ok(definition);
         }
-        let model = with_key(settings.model.clone());
+        let (model, outside) = (with_key(settings.model.clone()), self.0.backstage.outside.clone());
         let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
-        match tokio::task::spawn_blocking(move || provider_for(&model).map(drop)).await {
+        match tokio::task::spawn_blocking(move || outside.provider(&model).map(drop)).await {
             Ok(Ok(())) => Ok(definition),
             Ok(Err(error)) => Err(missing(error.to_string())),
             Err(error) => Err(missing(error.to_string())),

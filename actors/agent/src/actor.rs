@@ -27,6 +27,7 @@ pub use msg::{AgentMsg, AgentState, Reply, Waiter};
 pub use state::State;
 
 use crate::machine::{Input, InputError};
+use life::keep_keys_out;
 use state::Stage;
 use watch::Watched;
 
@@ -160,22 +161,22 @@ impl State {
 
     /// Changes the settings. The key of a new model stays here; the journal gets the rest.
     fn configure(&mut self, input_id: InputId, mut settings: Box<Settings>) {
-        let model = settings.model.clone();
-        if model.api_key.is_some() {
-            Arc::make_mut(&mut settings.model).api_key = None;
-        }
-        let taken = settings.model.clone();
+        let given: Vec<_> = std::iter::once(&settings.model).chain(&settings.fallbacks).cloned().collect();
+        keep_keys_out(&mut settings);
+        let taken = settings.clone();
         self.feed(Input::Configure { input_id, settings });
         let Stage::Live(machine) = &mut self.stage else { return };
-        if machine.durable().settings.model != taken {
+        let now = &machine.durable().settings;
+        if now.model != taken.model || now.fallbacks != taken.fallbacks {
             return;
         }
-        if model.api_key.is_some() {
+        for model in given.into_iter().filter(|model| model.api_key.is_some()).rev() {
             self.life.learn(model);
         }
-        let asked = self.life.model(&taken);
-        if machine.setup().model != asked {
-            machine.set_setup(self.life.setup(asked));
+        let setup = self.life.setup(&taken, |model| self.life.model(model));
+        let before = machine.setup();
+        if before.model != setup.model || before.fallbacks != setup.fallbacks {
+            machine.set_setup(setup);
             self.life.let_go();
             self.work().connection = None;
         }
@@ -187,7 +188,7 @@ impl State {
         if let Some(at) = self.work().writers.iter().position(|(_, writer)| writer.actor().get_id() == id) {
             let (address, _) = self.work().writers.swap_remove(at);
             self.find_writer(address, Some(id));
-        } else if self.work().connection.as_ref().is_some_and(|connection| connection.actor().get_id() == id) {
+        } else if self.work().connection.as_ref().is_some_and(|(_, connection)| connection.actor().get_id() == id) {
             self.work().connection = None;
             self.work().call_node = None;
             self.feed(Input::ConnectionLost { reason });

@@ -1,5 +1,6 @@
 //! What every agent of a house shares: addresses, the live tree, the hub, and the way to a provider.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
 use playhouse_protocol::{ModelConfig, NodeId, SessionId};
-use playhouse_provider::{Connection, ConnectionArgs, ConnectionMsg, StreamProvider, connection_key, provider_for};
+use playhouse_provider::{
+    Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, SetupError, StreamProvider, Wiring,
+    connection_key, provider_for,
+};
 use playhouse_session::{Reader, WriterMsg, shard};
 use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
 use ractor::Actor;
@@ -16,6 +20,35 @@ use crate::actor::AgentMsg;
 use crate::hub::Hub;
 use crate::machine::Now;
 use crate::roster::Roster;
+
+/// How the services outside are reached.
+#[derive(Clone, Default)]
+pub struct Outside {
+    /// What lies between services and the network, deadlines and limits.
+    pub wiring: Wiring,
+    /// The rules towards each service.
+    pub rules: ConnectionRules,
+    /// Providers that the program brought, by name.
+    pub providers: HashMap<String, Arc<dyn StreamProvider>>,
+}
+
+impl Outside {
+    /// The provider for a model. Reads files: not for a handler.
+    pub fn provider(&self, model: &ModelConfig) -> Result<Arc<dyn StreamProvider>, SetupError> {
+        match self.providers.get(&*model.provider) {
+            Some(provider) => Ok(provider.clone()),
+            None => provider_for(model, &self.wiring),
+        }
+    }
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut providers: Vec<&String> = self.providers.keys().collect();
+        providers.sort();
+        f.debug_struct("Outside").field("rules", &self.rules).field("providers", &providers).finish_non_exhaustive()
+    }
+}
 
 /// What every agent of a house shares.
 pub struct Backstage {
@@ -35,6 +68,8 @@ pub struct Backstage {
     pub connections: Directory<ConnectionMsg>,
     /// The connections' supervisor.
     pub providers: Roster,
+    /// How services are reached.
+    pub outside: Outside,
     /// Reads journals for those who watch.
     pub journals: Reader,
     started: Instant,
@@ -58,11 +93,17 @@ pub fn writer_id(shard: usize) -> Arc<str> {
     format!("writer/{shard}").into()
 }
 
+/// The address of the connection that serves a model.
+pub fn connection_id(model: &ModelConfig) -> String {
+    format!("connection/{}", connection_key(model))
+}
+
 impl Backstage {
     /// A backstage with nobody on it.
-    pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster, journals: Reader) -> Self {
+    pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster, journals: Reader, outside: Outside) -> Self {
         Self {
             node,
+            outside,
             tree,
             hub: Hub::default(),
             agents: Directory::new(),
@@ -131,7 +172,7 @@ impl Backstage {
         let lease = match &own {
             Some(provider) => Lease::own(self, Arc::as_ptr(provider).addr()),
             None => {
-                let id = format!("connection/{}", connection_key(model));
+                let id = connection_id(model);
                 // Agents share the text with the connection.
                 Lease { id: self.providers.known(&id).unwrap_or_else(|| id.into()), own: None }
             }
@@ -143,8 +184,8 @@ impl Backstage {
         let provider = match own {
             Some(provider) => provider,
             None => {
-                let model = model.clone();
-                let made = tokio::task::spawn_blocking(move || provider_for(&model)).await;
+                let (model, outside) = (model.clone(), self.outside.clone());
+                let made = tokio::task::spawn_blocking(move || outside.provider(&model)).await;
                 made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
         };
@@ -167,7 +208,10 @@ impl Backstage {
                 async move {
                     let house = house.ok_or("the house is closed")?;
                     let load = house.tree.queue(&address).unwrap_or_default();
-                    let args = ConnectionArgs { provider, load };
+                    let status = Arc::new(ConnectionStatus::default());
+                    let shown = status.clone();
+                    house.tree.set_detail(&address, Arc::new(move || shown.to_json()));
+                    let args = ConnectionArgs { provider, load, rules: house.outside.rules, status };
                     let started = Actor::spawn_linked(None, Connection, args, above).await;
                     let (actor, _) = started.map_err(|error| error.to_string())?;
                     house.connections.publish(address, actor.clone());

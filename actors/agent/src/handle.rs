@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{
-    AgentId, AgentMessage, ContinuationKind, Event, EventId, InputId, PermissionDecision, PermissionId, SessionId,
+    AgentId, AgentMessage, ContinuationKind, Event, EventId, InputId, PermissionDecision, PermissionId, ResponseFormat,
+    SessionId,
 };
 use playhouse_supervision::{Absent, Busy};
 use tokio::sync::mpsc;
@@ -142,6 +143,14 @@ impl AgentHandle {
         let agent = self.clone();
         let report = async move { agent.report(&input_id).await };
         Ok(RunStream::new(self.clone(), events, Box::pin(report)))
+    }
+
+    /// Says something whose answer must have a form, and waits for the run to end. The answer is JSON in the model's
+    /// last message; it has not been checked. [`AgentHandle::prompt_as`] checks it.
+    pub async fn prompt_for(&self, text: &str, format: Arc<ResponseFormat>) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        let messages = vec![self.user(text)];
+        self.run(Input::PromptFor { input_id: input_id.clone(), messages, format }, input_id).await
     }
 
     /// How many events a subscriber may be behind.

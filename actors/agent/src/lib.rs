@@ -19,6 +19,7 @@ pub mod keys;
 pub mod machine;
 pub mod roster;
 pub mod run_stream;
+pub mod structured;
 pub mod sub_agent;
 mod task;
 
@@ -32,4 +33,5 @@ pub use hub::{Callback, Hub, Scope, Subscription, Topic};
 pub use machine::{FilterVerdict, InputError, RunReport};
 pub use roster::Roster;
 pub use run_stream::{AgentOutput, RunStream};
+pub use structured::StructuredError;
 pub use sub_agent::SubAgentTool;

@@ -96,6 +96,8 @@ impl SubAgentTool {
         let settings = Settings {
             kind: format!("{}/{}", parent.kind, self.name),
             model: self.model.clone().map_or_else(|| parent.model.clone(), Arc::new),
+            // A model of its own is asked alone.
+            fallbacks: if self.model.is_some() { Vec::new() } else { parent.fallbacks.clone() },
             system_prompt: self.system_prompt.clone(),
             tools: self.definition.tool_names(),
             limits: narrowed(&self.limits, &parent.limits),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::cancel::Credit;
 use crate::config::CacheConfig;
@@ -11,6 +12,7 @@ use crate::ids::{CallId, ToolCallId};
 use crate::message::{History, Message};
 use crate::model::{ModelConfig, ThinkingLevel};
 use crate::tool::ToolDefinition;
+use crate::usage::Usage;
 
 /// What a call is for. A turn is part of the conversation; the others serve it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,6 +58,18 @@ pub struct StreamConfig {
     pub attempt: u32,
     /// The text of the session's first prompt.
     pub first_prompt: Arc<str>,
+    /// The form that the answer must have, if it must have one. The answer is then JSON in a text block, whichever
+    /// way its protocol came by it.
+    pub response_format: Option<Arc<ResponseFormat>>,
+}
+
+/// The form of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResponseFormat {
+    /// A name for it: letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// Its JSON Schema.
+    pub schema: Value,
 }
 
 /// A piece of a response as it streams.
@@ -143,6 +157,14 @@ pub enum ProviderError {
         /// What the service asked for.
         retry_after_ms: Option<u64>,
     },
+    /// The service has failed again and again, and is left alone for a while: nothing was sent.
+    #[error("the service is left alone after repeated failures: {message}{}", retry_hint(.retry_after_ms))]
+    Unavailable {
+        /// The last failure.
+        message: String,
+        /// How long it is left alone.
+        retry_after_ms: Option<u64>,
+    },
     /// The connection failed.
     #[error("network: {message}")]
     Network {
@@ -166,6 +188,12 @@ pub enum ProviderError {
     ContextOverflow {
         /// The service's words.
         message: String,
+    },
+    /// The answer holds nothing: no words, no call.
+    #[error("the model gave an empty answer")]
+    Empty {
+        /// What it consumed all the same.
+        usage: Box<Usage>,
     },
     /// The call was cancelled.
     #[error("cancelled")]
@@ -251,7 +279,12 @@ impl ProviderError {
     /// Whether asking again may help.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::RateLimited { .. } | Self::Network { .. } | Self::Incomplete { .. } | Self::Lost { .. } => true,
+            Self::RateLimited { .. }
+            | Self::Unavailable { .. }
+            | Self::Network { .. }
+            | Self::Incomplete { .. }
+            | Self::Empty { .. }
+            | Self::Lost { .. } => true,
             Self::Auth { .. }
             | Self::Api { .. }
             | Self::ContextOverflow { .. }
@@ -263,7 +296,9 @@ impl ProviderError {
     /// How long the service asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after_ms } => retry_after_ms.map(Duration::from_millis),
+            Self::RateLimited { retry_after_ms } | Self::Unavailable { retry_after_ms, .. } => {
+                retry_after_ms.map(Duration::from_millis)
+            }
             _ => None,
         }
     }

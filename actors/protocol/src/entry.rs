@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::ProviderError;
+use crate::call::{ProviderError, ResponseFormat};
 use crate::config::{CacheConfig, ExecutionLimits, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy};
 use crate::ids::{AgentId, CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
@@ -14,6 +14,10 @@ use crate::model::{ModelConfig, ThinkingLevel};
 use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
 use crate::tool::{EffectClass, ToolResult};
 use crate::usage::Usage;
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
 
 /// The version of the journal's format that this build writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -64,6 +68,9 @@ pub struct Settings {
     pub kind: String,
     /// The model, with its base URL or script.
     pub model: Arc<ModelConfig>,
+    /// The models to fall back on when a call fails for good, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<Arc<ModelConfig>>,
     /// The system prompt.
     #[serde(default)]
     pub system_prompt: Arc<str>,
@@ -181,6 +188,9 @@ pub struct QueuedInput {
     pub kind: InputKind,
     /// What was said.
     pub messages: Vec<Arc<AgentMessage>>,
+    /// The form that the answer to a prompt must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Arc<ResponseFormat>>,
 }
 
 /// An input's message as it entered the conversation, after the filters.
@@ -271,6 +281,9 @@ pub enum EntryBody {
         error: Box<ProviderError>,
         /// The pause before the next.
         delay_ms: u64,
+        /// The model of the next: 0 is the settings' own, then those it falls back on.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        model: u32,
     },
     /// The model answered, or failed for good, or was aborted.
     Responded {

@@ -10,21 +10,24 @@
 pub mod call;
 pub mod cancel;
 pub mod commit;
+pub mod compat;
 pub mod config;
 pub mod entry;
 pub mod event;
 pub mod ids;
 pub mod message;
 pub mod model;
+pub mod price;
 pub mod run;
 pub mod secret;
 pub mod tool;
 pub mod transcript;
 pub mod usage;
 
-pub use call::{CallReport, ProviderError, Purpose, StreamConfig, StreamDelta, StreamEvent};
+pub use call::{CallReport, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent};
 pub use cancel::{Cancel, Credit};
 pub use commit::{Batch, CommitReport};
+pub use compat::OpenAiCompat;
 pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, PermissionMode, QueueMode,
     RetryConfig, ToolExecutionStrategy,
@@ -37,6 +40,7 @@ pub use ids::{
 };
 pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
 pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
+pub use price::{Cost, Prices};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
 pub use secret::Secret;
 pub use tool::{EffectClass, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult};

@@ -1,20 +1,37 @@
 //! Which model answers, and how it is reached.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compat::OpenAiCompat;
+use crate::price::Prices;
 use crate::secret::Secret;
 
 /// The wire protocol of a model's service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiProtocol {
+    /// Anthropic Messages.
+    AnthropicMessages,
     /// OpenAI chat completions, and everything compatible with it.
     OpenaiCompletions,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Azure OpenAI: Responses under Azure's addresses and keys.
+    AzureOpenai,
+    /// Google Gemini.
+    GoogleGenerativeAi,
+    /// Gemini on Google Vertex.
+    GoogleVertex,
+    /// Amazon Bedrock ConverseStream.
+    BedrockConverse,
     /// A script file or a script in code: deterministic, offline.
     Scripted,
+    /// A provider that the house was given under the model's provider name.
+    Custom,
 }
 
 /// How much a model should reason.
@@ -57,7 +74,8 @@ pub struct ModelConfig {
     pub provider: Arc<str>,
     /// The wire protocol.
     pub api: ApiProtocol,
-    /// Where the service is; for OpenAI it includes `/v1`.
+    /// Where the service is, meaning what its vendor's own library means: with `/v1` for OpenAI and those like it, the
+    /// host's root for Anthropic, Google and Bedrock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// The script of a scripted model.
@@ -69,43 +87,69 @@ pub struct ModelConfig {
     /// The environment variable that the key came from, so that it can be found again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_variable: Option<String>,
+    /// Headers to send beside the protocol's own; never a key, since a journal holds them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// How a service that speaks chat completions differs from OpenAI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compat: Option<Arc<OpenAiCompat>>,
+    /// The region of Bedrock or Vertex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The project of Vertex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The `api-version` of Azure; without it, its `/openai/v1` addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
     /// The context window in tokens, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// The most output tokens to ask for, where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// What its tokens cost, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
 }
 
 impl ModelConfig {
-    /// An OpenAI chat-completions model.
-    pub fn openai(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
+    /// A model of a service, and nothing more said about it.
+    pub fn new(provider: impl Into<Arc<str>>, api: ApiProtocol, id: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
-            provider: "openai".into(),
-            api: ApiProtocol::OpenaiCompletions,
+            provider: provider.into(),
+            api,
             base_url: None,
             script: None,
-            api_key: Some(api_key),
-            key_variable: Some("OPENAI_API_KEY".into()),
+            api_key: None,
+            key_variable: None,
+            headers: BTreeMap::new(),
+            compat: None,
+            region: None,
+            project: None,
+            api_version: None,
             context_window: None,
             max_tokens: None,
+            prices: None,
         }
+    }
+
+    /// An Anthropic model.
+    pub fn anthropic(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
+        let key_variable = Some("ANTHROPIC_API_KEY".to_owned());
+        Self { api_key: Some(api_key), key_variable, ..Self::new("anthropic", ApiProtocol::AnthropicMessages, id) }
+    }
+
+    /// An OpenAI chat-completions model.
+    pub fn openai(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
+        let key_variable = Some("OPENAI_API_KEY".to_owned());
+        Self { api_key: Some(api_key), key_variable, ..Self::new("openai", ApiProtocol::OpenaiCompletions, id) }
     }
 
     /// A model that plays a script file.
     pub fn scripted(script: impl Into<PathBuf>) -> Self {
-        Self {
-            id: "script".into(),
-            provider: "scripted".into(),
-            api: ApiProtocol::Scripted,
-            base_url: None,
-            script: Some(script.into()),
-            api_key: None,
-            key_variable: None,
-            context_window: None,
-            max_tokens: None,
-        }
+        Self { script: Some(script.into()), ..Self::new("scripted", ApiProtocol::Scripted, "script") }
     }
 }
 

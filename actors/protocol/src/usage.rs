@@ -4,6 +4,8 @@ use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
+use crate::price::{Cost, Prices};
+
 /// Tokens in five classes that partition the total: nothing is counted twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,12 +22,15 @@ pub struct Usage {
     pub reasoning: u64,
     /// The sum as written on the wire; readers use [`Usage::total`].
     pub total_tokens: u64,
+    /// What it cost; `None` when some of it has no known price.
+    #[serde(rename = "cost_nano_usd", skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 impl Usage {
     /// Usage of the given classes, with its total.
     pub fn of(input: u64, output: u64, cache_read: u64, cache_write: u64, reasoning: u64) -> Self {
-        let mut usage = Self { input, output, cache_read, cache_write, reasoning, total_tokens: 0 };
+        let mut usage = Self { input, output, cache_read, cache_write, reasoning, total_tokens: 0, cost: None };
         usage.total_tokens = usage.total();
         usage
     }
@@ -35,6 +40,11 @@ impl Usage {
         [self.input, self.output, self.cache_read, self.cache_write, self.reasoning]
             .into_iter()
             .fold(0, u64::saturating_add)
+    }
+
+    /// The same usage with what it cost, if that is known.
+    pub fn priced(self, prices: Option<&Prices>) -> Self {
+        Self { cost: prices.and_then(|prices| prices.cost(&self)), ..self }
     }
 
     /// The share of the prompt that came from the cache; `None` when nothing was reported.
@@ -47,13 +57,19 @@ impl Usage {
 impl Add for Usage {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self::of(
+        let cost = match (self.total(), other.total()) {
+            (0, _) => other.cost,
+            (_, 0) => self.cost,
+            (_, _) => self.cost.zip(other.cost).map(|(one, two)| one + two),
+        };
+        let sum = Self::of(
             self.input.saturating_add(other.input),
             self.output.saturating_add(other.output),
             self.cache_read.saturating_add(other.cache_read),
             self.cache_write.saturating_add(other.cache_write),
             self.reasoning.saturating_add(other.reasoning),
-        )
+        );
+        Self { cost, ..sum }
     }
 }
 
@@ -66,6 +82,17 @@ impl AddAssign for Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_is_priced_only_if_all_of_it_is() {
+        let prices = Prices { input: 1_000_000, ..Prices::default() };
+        let (priced, unpriced) = (Usage::of(10, 0, 0, 0, 0).priced(Some(&prices)), Usage::of(5, 0, 0, 0, 0));
+        assert_eq!(priced.cost, Some(Cost { nano_dollars: 10_000 }));
+        assert_eq!((priced + priced).cost, Some(Cost { nano_dollars: 20_000 }));
+        assert_eq!((priced + unpriced).cost, None);
+        assert_eq!((Usage::default() + priced + Usage::default()).cost, priced.cost, "nothing costs nothing");
+        assert_eq!(serde_json::to_value(priced).unwrap()["cost_nano_usd"], 10_000);
+    }
 
     #[test]
     fn hit_rate_is_unknown_without_a_prompt() {

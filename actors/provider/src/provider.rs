@@ -17,6 +17,16 @@ pub trait StreamProvider: Send + Sync {
     ///
     /// Only the protocol's own terminal event makes this `Ok`. Dropping the future cancels the request.
     async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError>;
+
+    /// How many tokens the request would be, by the service's own count; `None` where it has none.
+    async fn count_tokens(&self, _config: &StreamConfig) -> Result<Option<u64>, ProviderError> {
+        Ok(None)
+    }
+
+    /// Gets other credentials after the service refused the present ones; `Ok(false)` when there are no others.
+    async fn refresh(&self) -> Result<bool, ProviderError> {
+        Ok(false)
+    }
 }
 
 /// The wall clock in unix milliseconds, for the timestamps of responses.

@@ -2,59 +2,46 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{ApiProtocol, ModelConfig};
+use playhouse_protocol::{ApiProtocol, ModelConfig, Secret};
 use sha2::{Digest, Sha256};
 
-use crate::openai::{OpenAi, OpenAiOptions};
 use crate::provider::StreamProvider;
-use crate::script::ScriptError;
 use crate::scripted::Scripted;
+use crate::wire::decoder::{Decoder, Limits};
+use crate::wire::setup::{Answers, SetupError, Wiring};
 
-/// Why a model cannot be asked at all. Its text says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// There is no key.
-    #[error("no key for `{provider}`: set the environment variable {variable}")]
-    MissingKey {
-        /// The service.
-        provider: String,
-        /// The variable.
-        variable: String,
-    },
-    /// The key cannot be sent.
-    #[error("the key for `{provider}` holds characters that cannot be sent: copy it again")]
-    BadKey {
-        /// The service.
-        provider: String,
-    },
-    /// The base URL cannot be used.
-    #[error("the base URL cannot be used: {reason}")]
-    BadBaseUrl {
-        /// Why.
-        reason: String,
-    },
-    /// A scripted model without a script.
-    #[error("the scripted model has no script: give one with --script FILE")]
-    MissingScript,
-    /// The script cannot be used.
-    #[error(transparent)]
-    Script(#[from] ScriptError),
-    /// The HTTP client could not be made.
-    #[error("the HTTP client could not be made (are the system's certificates installed?): {message}")]
-    Client {
-        /// Why.
-        message: String,
-    },
-}
-
-/// The provider for a model. Reads files (a script, certificates): not for a handler.
-pub fn provider_for(model: &ModelConfig) -> Result<Arc<dyn StreamProvider>, SetupError> {
+/// The provider for a model. Reads files (a script, certificates, credentials): not for a handler.
+pub fn provider_for(model: &ModelConfig, wiring: &Wiring) -> Result<Arc<dyn StreamProvider>, SetupError> {
+    let stand_in = match wiring.answers {
+        Answers::Services => None,
+        Answers::Recording => Some(ModelConfig { api_key: Some(Secret::new("recorded")), ..model.clone() }),
+    };
+    let model = stand_in.as_ref().unwrap_or(model);
     match model.api {
-        ApiProtocol::OpenaiCompletions => Ok(Arc::new(OpenAi::new(model, OpenAiOptions::default())?)),
+        ApiProtocol::OpenaiCompletions => Ok(Arc::new(crate::chat::connect(model, wiring)?)),
+        ApiProtocol::AnthropicMessages => Ok(Arc::new(crate::anthropic::connect(model, wiring)?)),
+        ApiProtocol::OpenaiResponses => Ok(Arc::new(crate::responses::connect(model, wiring)?)),
+        ApiProtocol::AzureOpenai => Ok(Arc::new(crate::responses::azure::connect(model, wiring)?)),
+        ApiProtocol::GoogleGenerativeAi => Ok(Arc::new(crate::gemini::connect(model, wiring)?)),
+        ApiProtocol::GoogleVertex => Ok(Arc::new(crate::gemini::vertex::connect(model, wiring)?)),
+        ApiProtocol::BedrockConverse => Ok(Arc::new(crate::bedrock::connect(model, wiring)?)),
         ApiProtocol::Scripted => {
             let path = model.script.as_ref().ok_or(SetupError::MissingScript)?;
             Ok(Arc::new(Scripted::from_file(path)?))
         }
+        ApiProtocol::Custom => Err(SetupError::UnknownProvider { provider: model.provider.to_string() }),
+    }
+}
+
+/// What reads the responses of a protocol, where it reads bytes.
+pub fn decoder_for(api: ApiProtocol, limits: Limits) -> Option<Box<dyn Decoder>> {
+    match api {
+        ApiProtocol::OpenaiCompletions => Some(crate::chat::decoder(limits)),
+        ApiProtocol::AnthropicMessages => Some(crate::anthropic::decoder(limits)),
+        ApiProtocol::OpenaiResponses | ApiProtocol::AzureOpenai => Some(crate::responses::decoder(limits)),
+        ApiProtocol::GoogleGenerativeAi | ApiProtocol::GoogleVertex => Some(crate::gemini::decoder(limits)),
+        ApiProtocol::BedrockConverse => Some(crate::bedrock::decoder(limits)),
+        ApiProtocol::Scripted | ApiProtocol::Custom => None,
     }
 }
 
@@ -67,7 +54,17 @@ pub fn connection_key(model: &ModelConfig) -> String {
         (None, None) => "default".to_owned(),
     };
     let key = model.api_key.as_ref().map_or_else(|| "no-key".to_owned(), |key| key_hash(key.expose()));
-    format!("{}|{place}|{key}", model.provider)
+    let mut shared = format!("{}|{place}|{key}", model.provider);
+    // What else a service is made with.
+    for part in [&model.region, &model.project, &model.api_version].into_iter().flatten() {
+        shared.push('|');
+        shared.push_str(part);
+    }
+    if model.compat.is_some() || !model.headers.is_empty() {
+        shared.push('|');
+        shared.push_str(&key_hash(&format!("{:?}{:?}", model.compat, model.headers)));
+    }
+    shared
 }
 
 /// A base URL without what could be a secret in it. Two that differ only there differ in the hash.
@@ -90,7 +87,6 @@ fn key_hash(secret: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use playhouse_protocol::Secret;
 
     #[test]
     fn models_share_a_connection_when_service_address_and_key_are_the_same() {
@@ -101,6 +97,11 @@ mod tests {
         let slash = ModelConfig { base_url: Some("http://127.0.0.1:1/v1/".into()), ..model("a", "k1") };
         assert_ne!(connection_key(&elsewhere), connection_key(&model("a", "k1")));
         assert_eq!(connection_key(&elsewhere), connection_key(&slash));
+        let in_region = |region: &str| ModelConfig { region: Some(region.into()), ..model("a", "k1") };
+        assert_ne!(connection_key(&in_region("one")), connection_key(&in_region("two")));
+        let mut headed = model("a", "k1");
+        headed.headers.insert("x-extra".into(), "1".into());
+        assert_ne!(connection_key(&headed), connection_key(&model("a", "k1")));
         assert_ne!(connection_key(&ModelConfig::scripted("a.json")), connection_key(&ModelConfig::scripted("b.json")));
     }
 
@@ -109,41 +110,56 @@ mod tests {
         let canary = "sk-canary-0123456789";
         let mut model = ModelConfig::openai("m", Secret::new(canary));
         model.base_url = Some("http://127.0.0.1:9/v1".into());
-        let openai = OpenAi::new(&model, OpenAiOptions::default()).unwrap();
+        let openai = crate::chat::connect(&model, &Wiring::default()).unwrap();
         assert!(!format!("{openai:?} {openai:#?} {}", connection_key(&model)).contains(canary));
 
         let broken = ModelConfig { api_key: Some(Secret::new("sk-canary\n0123456789")), ..model.clone() };
-        let refused = OpenAi::new(&broken, OpenAiOptions::default()).unwrap_err();
+        let refused = crate::chat::connect(&broken, &Wiring::default()).unwrap_err();
         assert!(matches!(refused, SetupError::BadKey { .. }));
         assert!(!format!("{refused} {refused:?}").contains("canary"));
 
         let in_url = ModelConfig { base_url: Some("http://u:sk-canary@127.0.0.1/v1".into()), ..model };
-        let refused = OpenAi::new(&in_url, OpenAiOptions::default()).unwrap_err();
+        let refused = crate::chat::connect(&in_url, &Wiring::default()).unwrap_err();
         assert!(!format!("{refused} {refused:?} {}", connection_key(&in_url)).contains("canary"));
     }
 
     #[test]
     fn a_missing_key_names_its_variable() {
         let mut model = ModelConfig::openai("m", Secret::new(""));
-        let refused = provider_for(&model).err().unwrap();
+        let refused = provider_for(&model, &Wiring::default()).err().unwrap();
         assert_eq!(refused.to_string(), "no key for `openai`: set the environment variable OPENAI_API_KEY");
         model.api_key = None;
         model.base_url = Some("https://models.example/v1".into());
         model.key_variable = Some("EXAMPLE_KEY".into());
-        assert!(provider_for(&model).err().unwrap().to_string().contains("EXAMPLE_KEY"));
+        assert!(provider_for(&model, &Wiring::default()).err().unwrap().to_string().contains("EXAMPLE_KEY"));
         model.base_url = Some("http://127.0.0.1:9/v1".into());
-        assert!(provider_for(&model).is_ok(), "a service on this machine can do without a key");
+        assert!(provider_for(&model, &Wiring::default()).is_ok(), "a service on this machine can do without a key");
+    }
+
+    #[test]
+    fn a_header_that_would_hold_a_key_is_refused_and_another_is_taken() {
+        let headed = |name: &str, value: &str| {
+            let mut model = ModelConfig::openai("m", Secret::new("k"));
+            model.headers.insert(name.to_owned(), value.to_owned());
+            provider_for(&model, &Wiring::default()).map(drop)
+        };
+        for name in ["Authorization", "x-api-key", "api-key", "X-Goog-Api-Key", "cookie", "no name"] {
+            let refused = headed(name, "v").unwrap_err();
+            assert!(matches!(&refused, SetupError::BadHeader { name: named, .. } if named == name), "{refused}");
+        }
+        assert!(headed("x-extra", "a\nb").is_err());
+        assert!(headed("anthropic-beta", "x").is_ok());
     }
 
     #[test]
     fn what_cannot_be_used_says_so() {
         for bad in ["", "localhost:80", "ftp://a/v1", "http://", "http://h/v1?x=1", "http://h/v1#x"] {
             let model = ModelConfig { base_url: Some(bad.into()), ..ModelConfig::openai("m", Secret::new("k")) };
-            assert!(matches!(provider_for(&model), Err(SetupError::BadBaseUrl { .. })), "{bad}");
+            assert!(matches!(provider_for(&model, &Wiring::default()), Err(SetupError::BadBaseUrl { .. })), "{bad}");
         }
         let model = ModelConfig { script: None, ..ModelConfig::scripted("x") };
-        assert!(matches!(provider_for(&model), Err(SetupError::MissingScript)));
-        let refused = provider_for(&ModelConfig::scripted("/no/such/file.json")).err().unwrap();
+        assert!(matches!(provider_for(&model, &Wiring::default()), Err(SetupError::MissingScript)));
+        let refused = provider_for(&ModelConfig::scripted("/no/such/file.json"), &Wiring::default()).err().unwrap();
         assert!(refused.to_string().contains("/no/such/file.json"));
     }
 }

@@ -20,6 +20,8 @@ struct Shared {
     call: CallId,
     attempt: u32,
     out: Box<dyn Fn(CallReport) + Send + Sync>,
+    /// Called when the response begins, for who waits for that.
+    on_start: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Whether a batch is out whose credit has not come back.
     in_flight: AtomicBool,
     pending: Mutex<Pending>,
@@ -53,6 +55,7 @@ impl StreamSink {
             call,
             attempt,
             out: Box::new(out),
+            on_start: Mutex::new(None),
             in_flight: AtomicBool::new(false),
             pending: Mutex::new(Pending { deltas: Vec::new(), boundary: false, phase: Phase::Open }),
         }))
@@ -61,6 +64,12 @@ impl StreamSink {
     /// A sink that forgets everything, for callers who only want the whole response.
     pub fn discard() -> Self {
         Self::with("discard".into(), 0, drop)
+    }
+
+    /// The same sink, which calls `tell` when the response begins. It must not block.
+    pub fn on_start(self, tell: impl FnOnce() + Send + 'static) -> Self {
+        *self.0.on_start.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
+        self
     }
 
     /// Takes an event and sends it on, or as soon as its predecessors have been taken. Never waits.
@@ -79,8 +88,15 @@ impl StreamSink {
                 self.0.lock().boundary = true;
                 return;
             }
+            StreamEvent::Start => {
+                let tell = self.0.on_start.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(tell) = tell {
+                    tell();
+                }
+                return;
+            }
             // The end of an attempt is the provider's return value, reported by the connection.
-            StreamEvent::Start | StreamEvent::Done { .. } | StreamEvent::Error { .. } => return,
+            StreamEvent::Done { .. } | StreamEvent::Error { .. } => return,
         };
         let mut pending = self.0.lock();
         if pending.phase == Phase::Closed {

@@ -5,9 +5,12 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::{CallReport, Content, Message, ProviderError, StopReason, StreamDelta, Usage};
-use playhouse_provider::chat::Limits;
-use playhouse_provider::{Deadlines, OpenAi, OpenAiOptions, StreamProvider, StreamSink};
+use playhouse_protocol::compat::{EffortField, MaxTokensField, ReasoningField, ReplayReasoning, Structured};
+use playhouse_protocol::{
+    AgentMessage, CallReport, Content, Message, ModelConfig, OpenAiCompat, ProviderError, ResponseFormat, StopReason,
+    StreamConfig, StreamDelta, ThinkingLevel, Usage,
+};
+use playhouse_provider::{Deadlines, Limits, ServiceOptions, StreamProvider, StreamSink, Wiring, provider_for};
 use serde_json::json;
 use support::{EVENT_STREAM, PATIENCE, Server, Stage, config, model, quick, soon, text_of, until};
 use tokio::sync::{Notify, mpsc};
@@ -17,16 +20,20 @@ const TOOLS: &[u8] = include_bytes!("fixtures/chat_tools.sse");
 const KEY: &str = "sk-canary-42";
 
 /// Deadlines that only a hang can reach.
-fn patient() -> OpenAiOptions {
+fn patient() -> ServiceOptions {
     let deadlines = Deadlines { connect: PATIENCE, first_event: PATIENCE, idle: PATIENCE, total: None };
-    OpenAiOptions { deadlines, limits: Limits::default() }
+    ServiceOptions { deadlines, limits: Limits::default() }
 }
 
-fn provider(server: &Server, options: OpenAiOptions) -> OpenAi {
-    OpenAi::new(&model(&server.base_url, Some(KEY)), options).unwrap()
+fn service(model: &ModelConfig, options: ServiceOptions) -> Arc<dyn StreamProvider> {
+    provider_for(model, &Wiring { options, ..Wiring::default() }).unwrap()
 }
 
-async fn ask(provider: &OpenAi, server: &Server) -> Result<Message, ProviderError> {
+fn provider(server: &Server, options: ServiceOptions) -> Arc<dyn StreamProvider> {
+    service(&model(&server.base_url, Some(KEY)), options)
+}
+
+async fn ask(provider: &Arc<dyn StreamProvider>, server: &Server) -> Result<Message, ProviderError> {
     soon(provider.stream(&config(model(&server.base_url, Some(KEY))), &StreamSink::discard())).await
 }
 
@@ -72,7 +79,7 @@ async fn without_a_key_no_header_is_sent() {
     })
     .await;
     let model = model(&format!("{}/", server.base_url), None);
-    let provider = OpenAi::new(&model, patient()).unwrap();
+    let provider = service(&model, patient());
     soon(provider.stream(&config(model), &StreamSink::discard())).await.unwrap();
     let head = seen.recv().await.unwrap();
     assert!(!head.contains("authorization") && !head.contains("cookie"), "{head}");
@@ -97,7 +104,7 @@ async fn the_first_delta_arrives_while_the_server_is_still_sending() {
         }
     })
     .await;
-    let mut stage = Stage::new(provider(&server, patient())).await;
+    let mut stage = Stage::of(provider(&server, patient())).await;
     stage.start("c", config(model(&server.base_url, Some(KEY))), quick());
     match stage.report().await {
         CallReport::Delta { deltas, .. } => assert_eq!(deltas, [StreamDelta::Text { delta: "Grüße".into() }]),
@@ -194,7 +201,7 @@ async fn f02_the_server_sees_one_request_and_three_retries() {
         None
     })
     .await;
-    let mut stage = Stage::new(provider(&server, patient())).await;
+    let mut stage = Stage::of(provider(&server, patient())).await;
     stage.start("c", config(model(&server.base_url, Some(KEY))), quick());
     for _ in 0..3 {
         assert!(matches!(stage.outcome().await, CallReport::Retrying { error: ProviderError::Incomplete { .. }, .. }));
@@ -327,7 +334,7 @@ async fn a_server_that_is_not_there_is_a_network_error() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     drop(listener);
-    let provider = OpenAi::new(&model(&url, Some(KEY)), patient()).unwrap();
+    let provider = service(&model(&url, Some(KEY)), patient());
     let error = soon(provider.stream(&config(model(&url, Some(KEY))), &StreamSink::discard())).await.unwrap_err();
     assert!(matches!(&error, ProviderError::Network { message } if message.contains("refused")), "{error:?}");
 }
@@ -370,7 +377,7 @@ async fn f12_an_endless_response_is_stopped_and_the_connection_closed() {
         }
     })
     .await;
-    let options = OpenAiOptions { limits: Limits { content_bytes: 20_000, ..Limits::default() }, ..patient() };
+    let options = ServiceOptions { limits: Limits { content_bytes: 20_000, ..Limits::default() }, ..patient() };
     let error = ask(&provider(&server, options), &server).await.unwrap_err();
     assert!(matches!(&error, ProviderError::Other { message } if message.contains("20000 bytes")), "{error:?}");
     soon(closed.notified()).await;
@@ -393,17 +400,17 @@ async fn f08_keep_alives_are_no_progress() {
     .await;
     let short = Duration::from_millis(300);
     let silent = Deadlines { first_event: short, ..patient().deadlines };
-    match ask(&provider(&server, OpenAiOptions { deadlines: silent, ..patient() }), &server).await {
+    match ask(&provider(&server, ServiceOptions { deadlines: silent, ..patient() }), &server).await {
         Err(ProviderError::Network { message }) => assert!(message.contains("sent nothing for 0.3 s"), "{message}"),
         other => panic!("{other:?}"),
     }
     let stalled = Deadlines { idle: short, ..patient().deadlines };
-    match ask(&provider(&server, OpenAiOptions { deadlines: stalled, ..patient() }), &server).await {
+    match ask(&provider(&server, ServiceOptions { deadlines: stalled, ..patient() }), &server).await {
         Err(ProviderError::Incomplete { message }) => assert!(message.contains("no data came for 0.3 s"), "{message}"),
         other => panic!("{other:?}"),
     }
     let slow = Deadlines { total: Some(short), ..patient().deadlines };
-    match ask(&provider(&server, OpenAiOptions { deadlines: slow, ..patient() }), &server).await {
+    match ask(&provider(&server, ServiceOptions { deadlines: slow, ..patient() }), &server).await {
         Err(ProviderError::Incomplete { message }) => assert!(message.contains("longer than 0.3 s"), "{message}"),
         other => panic!("{other:?}"),
     }
@@ -430,7 +437,7 @@ async fn f26_cancelling_closes_the_connection() {
         }
     })
     .await;
-    let stage = Stage::new(provider(&server, patient())).await;
+    let stage = Stage::of(provider(&server, patient())).await;
     for call in ["streaming", "waiting for a response"] {
         stage.start(call, config(model(&server.base_url, Some(KEY))), quick());
         soon(opened.recv()).await.unwrap();
@@ -469,7 +476,7 @@ async fn f52_a_key_that_the_service_sends_back_is_taken_out() {
         let error = ask(&provider, &server).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
     }
-    let shown = format!("{provider:?} {:?}", config(model(&server.base_url, Some(KEY))));
+    let shown = format!("{:?}", config(model(&server.base_url, Some(KEY))));
     assert!(!shown.contains("canary"), "{shown}");
 }
 
@@ -501,4 +508,94 @@ async fn f10_an_id_the_conversation_has_is_not_used_again() {
     let second = soon(provider.stream(&config, &StreamSink::discard())).await.unwrap();
     let ids: Vec<&str> = second.tool_calls().map(|(id, _, _)| id.as_str()).collect();
     assert_eq!(ids, ["call_1_0", "call_1_1"]);
+}
+
+/// The model as a service is asked that differs from OpenAI.
+fn differing(server: &Server, compat: OpenAiCompat) -> ModelConfig {
+    ModelConfig { compat: Some(Arc::new(compat)), ..model(&server.base_url, Some(KEY)) }
+}
+
+#[tokio::test]
+async fn reasoning_that_a_service_seals_comes_back_to_it_unchanged() {
+    let (saw, mut seen) = mpsc::channel(2);
+    let server = Server::start(move |post| {
+        saw.try_send(post.body.clone()).unwrap();
+        post.stream(include_bytes!("fixtures/chat/reasoning_details.sse"))
+    })
+    .await;
+    let model = differing(
+        &server,
+        OpenAiCompat {
+            max_tokens_field: MaxTokensField::MaxTokens,
+            reasoning_field: ReasoningField::ReasoningDetails,
+            reasoning_effort: EffortField::Reasoning,
+            replay_reasoning: ReplayReasoning::Always,
+            ..OpenAiCompat::default()
+        },
+    );
+    let provider = service(&model, patient());
+    let mut config = StreamConfig { thinking_level: ThinkingLevel::High, max_tokens: Some(100), ..config(model) };
+    let answer = soon(provider.stream(&config, &StreamSink::discard())).await.unwrap();
+    let first = seen.recv().await.unwrap();
+    assert_eq!(
+        (&first["reasoning"], &first["max_tokens"], first.get("reasoning_effort")),
+        (&json!({"effort": "high"}), &json!(100), None)
+    );
+
+    let id = answer.tool_calls().next().unwrap().0.clone();
+    config.messages.push(Arc::new(answer.into()));
+    let content = vec![Content::text("text")];
+    let result =
+        Message::ToolResult { tool_call_id: id, tool_name: "read_file".into(), content, is_error: false, timestamp: 0 };
+    config.messages.push(Arc::new(AgentMessage::from(result)));
+    soon(provider.stream(&config, &StreamSink::discard())).await.unwrap();
+    let second = seen.recv().await.unwrap();
+    let format = "anthropic-claude-v1";
+    assert_eq!(
+        second["messages"][2],
+        json!({
+            "role": "assistant", "content": "Let me see.",
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": "I should read “a”.", "signature": "ErUBCkYIBRgCIkD0s3Jr+Qp==",
+                    "format": format, "index": 0},
+                {"type": "reasoning.encrypted", "data": "EmwKAhgB", "id": "redacted_1", "format": format, "index": 1},
+            ],
+            "tool_calls": [{"id": "toolu_01A09q90qw90lq917835lq9", "type": "function",
+                "function": {"name": "read_file", "arguments": "{\"path\":\"a\"}"}}],
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_answer_by_a_schema_is_json_in_a_text_whichever_way_it_came() {
+    let (saw, mut seen) = mpsc::channel(2);
+    let server = Server::start(move |post| {
+        saw.try_send(post.body.clone()).unwrap();
+        post.stream(include_bytes!("fixtures/chat/answer.sse"))
+    })
+    .await;
+    let model = differing(&server, OpenAiCompat { structured: Structured::ForcedTool, ..OpenAiCompat::default() });
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let format = ResponseFormat { name: "answer".into(), schema: schema.clone() };
+    let mut stage = Stage::of(service(&model, patient())).await;
+    stage.start("c", StreamConfig { response_format: Some(Arc::new(format)), ..config(model) }, quick());
+    match stage.outcome().await {
+        CallReport::Responded { message, .. } => {
+            assert_eq!(message.content(), [Content::text("{\"n\": 42}")]);
+            assert!(matches!(message, Message::Assistant { stop_reason: StopReason::Stop, .. }));
+        }
+        other => panic!("{other:?}"),
+    }
+    let body = seen.recv().await.unwrap();
+    assert_eq!((&body["tool_choice"], body.get("response_format")), (&json!("required"), None));
+    assert_eq!(body["tools"][0]["function"]["parameters"], schema);
+}
+
+#[tokio::test]
+async fn f07_an_error_inside_a_stream_is_told_and_may_be_retried() {
+    let server = Server::start(|post| post.stream(include_bytes!("fixtures/chat/error.sse"))).await;
+    let error = ask(&provider(&server, patient()), &server).await.unwrap_err();
+    assert!(matches!(&error, ProviderError::Network { message } if message.contains("disconnected")), "{error:?}");
+    assert!(error.is_retryable());
+    assert_eq!(server.posts(), 1);
 }

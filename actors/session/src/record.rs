@@ -257,6 +257,7 @@ mod tests {
                 input_id: "i".into(),
                 kind: InputKind::Prompt,
                 messages: vec![Arc::new(AgentMessage::user(text, 7))],
+                format: None,
             }),
         }
     }

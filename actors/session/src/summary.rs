@@ -137,7 +137,7 @@ impl<'a> Fold<'a> {
                 self.first_prompt = self.first_prompt.take().or(users);
             }
             EntryBody::Configured { settings } => self.settings = Some(settings),
-            EntryBody::Input(QueuedInput { input_id, kind: InputKind::Prompt, messages }) => {
+            EntryBody::Input(QueuedInput { input_id, kind: InputKind::Prompt, messages, .. }) => {
                 self.open.insert(input_id.clone(), entry.loop_id.clone());
                 if self.first_prompt.is_none() {
                     self.first_prompt = messages.iter().find_map(|message| prompt_text(message));

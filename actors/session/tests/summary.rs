@@ -100,7 +100,7 @@ fn unfinished_is_an_accepted_input_without_its_end() {
         let entries: Vec<_> = steps[..length].iter().map(|(entry, _)| entry.clone()).collect();
         assert_eq!(sum(&entries).status, steps[length - 1].1, "after {length} entries");
     }
-    let waits = QueuedInput { input_id: "f".into(), kind: InputKind::FollowUp, messages: vec![] };
+    let waits = QueuedInput { input_id: "f".into(), kind: InputKind::FollowUp, messages: vec![], format: None };
     assert_eq!(sum(&[opened("s"), entry("f", 1, EntryBody::Input(waits))]).status, SessionStatus::Idle);
 }
 

@@ -3,12 +3,13 @@
 //! A node is entered by whoever starts an actor and leaves the tree when its guard is dropped. Readers get a
 //! snapshot; nobody holds a lock across an await.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What an actor is doing, in one word.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,13 +48,18 @@ pub struct NodeSnapshot {
     pub restarts: u64,
     /// Messages that wait for it.
     pub queue_depth: usize,
+    /// What it says beyond that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Value>,
 }
+
+/// Gives what a node says of itself, at the moment somebody looks. It must not block.
+pub type DetailFn = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The live tree; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Tree(Arc<DashMap<Arc<str>, Arc<Node>>>);
 
-#[derive(Debug)]
 struct Node {
     id: Arc<str>,
     kind: &'static str,
@@ -61,6 +67,13 @@ struct Node {
     state: std::sync::Mutex<(NodeState, u64)>,
     restarts: AtomicU64,
     queue: std::sync::Mutex<Arc<AtomicUsize>>,
+    detail: OnceLock<std::sync::Mutex<DetailFn>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
+    }
 }
 
 /// A place in the tree, given up when dropped.
@@ -80,6 +93,7 @@ impl Tree {
             state: std::sync::Mutex::new((NodeState::Starting, now())),
             restarts: AtomicU64::new(0),
             queue: std::sync::Mutex::default(),
+            detail: OnceLock::new(),
         });
         self.0.insert(node.id.clone(), node.clone());
         TreeNode { tree: self.clone(), node }
@@ -113,6 +127,14 @@ impl Tree {
     pub fn set_queue(&self, id: &str, counter: Arc<AtomicUsize>) {
         if let Some(node) = self.0.get(id) {
             *node.queue() = counter;
+        }
+    }
+
+    /// Lets a node say more of itself to whoever looks.
+    pub fn set_detail(&self, id: &str, detail: DetailFn) {
+        if let Some(node) = self.0.get(id) {
+            let held = node.detail.get_or_init(|| std::sync::Mutex::new(detail.clone()));
+            *held.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = detail;
         }
     }
 
@@ -153,6 +175,10 @@ impl Node {
             since,
             restarts: self.restarts.load(Ordering::Relaxed),
             queue_depth: self.queue().load(Ordering::Relaxed),
+            detail: self.detail.get().map(|detail| {
+                let detail = detail.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+                detail()
+            }),
         }
     }
 }

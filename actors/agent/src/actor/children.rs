@@ -61,6 +61,7 @@ impl State {
         };
         let mut settings = durable.settings.as_ref().clone();
         settings.model = machine.setup().model.clone();
+        settings.fallbacks = machine.setup().fallbacks.clone();
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
         self.work().orphans.retain(|orphan| *orphan != session);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{
-    Batch, CallId, CallReport, CommitReport, ProviderError, SessionId, StreamConfig, ToolCallId, ToolReport,
+    Batch, CallId, CallReport, CommitReport, ModelConfig, ProviderError, SessionId, StreamConfig, ToolCallId,
+    ToolReport,
 };
-use playhouse_provider::ConnectionMsg;
+use playhouse_provider::{ConnectionMsg, Patience};
 use playhouse_session::WriterMsg;
 use playhouse_supervision::NodeState;
 use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, ToolJob};
@@ -15,6 +16,7 @@ use ractor::{ActorId, ActorRef, ActorRuntime};
 
 use super::msg::AgentMsg;
 use super::state::{Stage, State};
+use crate::backstage::connection_id;
 use crate::handle::{Agent, AgentHandle};
 use crate::hooks::{Approvals, PermissionRequest};
 use crate::machine::{Effect, HookCall, HookId, Input, Start, Target, Timer, Verdict};
@@ -144,29 +146,39 @@ impl State {
     }
 
     fn call(&mut self, call: CallId, config: Box<StreamConfig>) {
-        if self.work().connection.is_none() {
-            let leased = self.life.leased().and_then(|id| self.life.backstage.connections.get(&id));
-            self.work().connection = leased.and_then(|connection| self.watch(connection));
-        }
-        let Some(connection) = self.work().connection.as_ref().map(|connection| connection.actor().clone()) else {
+        let Some(connection) = self.connection_to(&config.model_config) else {
+            let model = config.model_config.clone();
             self.work().unsent = Some((call, config));
-            self.find_connection();
+            self.find_connection(model);
             return;
         };
         let Stage::Live(machine) = &self.stage else { return };
         let retry = machine.durable().settings.retry;
+        let patience = if machine.can_fall_back() { Patience::FallsBack } else { Patience::Waits };
         let node = self.life.backstage.tree.enter(format!("call/{call}"), "call", Some(&self.life.address));
         node.set_state(NodeState::Running);
         self.work().call_node = Some((call.clone(), node));
         let (agent, reply) = (self.myself.get_cell(), self.myself.get_derived::<CallReport>());
         // A connection that died meanwhile is noticed by its monitor.
-        let _ = connection.cast(ConnectionMsg::Start { call, config: *config, retry, agent, reply });
+        let _ = connection.cast(ConnectionMsg::Start { call, config: *config, retry, patience, agent, reply });
     }
 
-    fn find_connection(&mut self) {
-        let Stage::Live(machine) = &self.stage else { return };
+    /// The connection to a model, if it is at hand.
+    fn connection_to(&mut self, model: &Arc<ModelConfig>) -> Option<ActorRef<ConnectionMsg>> {
+        let fits = |(asked, _): &(Arc<ModelConfig>, _)| Arc::ptr_eq(asked, model) || asked == model;
+        if !self.work().connection.as_ref().is_some_and(fits) {
+            let own = self.life.definition.provider_override.is_some();
+            let leased = self.life.leased().filter(|id| own || **id == *connection_id(model));
+            let leased = leased.and_then(|id| self.life.backstage.connections.get(&id));
+            let watched = leased.and_then(|connection| self.watch(connection));
+            self.work().connection = watched.map(|watched| (model.clone(), watched));
+        }
+        self.work().connection.as_ref().map(|(_, connection)| connection.actor().clone())
+    }
+
+    fn find_connection(&mut self, model: Arc<ModelConfig>) {
         let (house, myself) = (self.life.backstage.clone(), self.myself.clone());
-        let (model, own) = (machine.setup().model.clone(), self.life.definition.provider_override.clone());
+        let own = self.life.definition.provider_override.clone();
         let life = self.life.clone();
         self.work().connection_search = Some(Task::spawn(async move {
             let found = async {
@@ -183,13 +195,17 @@ impl State {
         self.work().connection_search = None;
         match found {
             Ok(connection) => {
-                self.work().connection = self.watch(connection);
-                if self.work().connection.is_none() {
-                    self.find_connection();
-                    return;
-                }
-                if let Some((call, config)) = self.work().unsent.take() {
-                    self.call(call, config);
+                let Some((call, config)) = self.work().unsent.take() else { return };
+                let model = config.model_config.clone();
+                match self.watch(connection) {
+                    Some(watched) => {
+                        self.work().connection = Some((model, watched));
+                        self.call(call, config);
+                    }
+                    None => {
+                        self.work().unsent = Some((call, config));
+                        self.find_connection(model);
+                    }
                 }
             }
             Err(message) => {
@@ -312,7 +328,7 @@ impl State {
             Target::Call(call) => {
                 self.work().call_node = None;
                 self.work().unsent = None;
-                if let Some(connection) = &self.work().connection {
+                if let Some((_, connection)) = &self.work().connection {
                     let _ = connection.actor().cast(ConnectionMsg::Cancel { call });
                 }
             }
@@ -356,7 +372,7 @@ impl State {
         work.unsent = None;
         work.connection_search = None;
         let open = work.call_node.take();
-        if let (Some(connection), Some((call, _))) = (self.work().connection.take(), open) {
+        if let (Some((_, connection)), Some((call, _))) = (self.work().connection.take(), open) {
             let _ = connection.actor().cast(ConnectionMsg::Cancel { call });
         }
     }

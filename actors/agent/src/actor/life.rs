@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use playhouse_protocol::entry::Opened;
+use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentId, EventId, ModelConfig, Seq, SessionId};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
@@ -39,8 +39,8 @@ pub struct Life {
     /// Where it tells what happens.
     pub topic: Arc<Topic>,
     session: Mutex<SessionId>,
-    /// The last model that the program gave with a key.
-    keyed: Mutex<Option<Arc<ModelConfig>>>,
+    /// The models that the program gave with a key, the latest first.
+    keyed: Mutex<Vec<Arc<ModelConfig>>>,
     /// Its share in a connection.
     lease: Mutex<Option<Lease>>,
     /// Whether its journal cannot exist yet, so that the first incarnation need not look.
@@ -81,9 +81,10 @@ impl Life {
         mut opened: Opened,
         origin: Origin,
     ) -> Self {
-        let keyed = opened.settings.model.api_key.is_some().then(|| opened.settings.model.clone());
-        if keyed.is_some() {
-            Arc::make_mut(&mut Arc::make_mut(&mut opened.settings).model).api_key = None;
+        let models = std::iter::once(&opened.settings.model).chain(&opened.settings.fallbacks);
+        let keyed: Vec<_> = models.filter(|model| model.api_key.is_some()).cloned().collect();
+        if !keyed.is_empty() {
+            keep_keys_out(Arc::make_mut(&mut opened.settings));
         }
         Self {
             topic,
@@ -172,18 +173,20 @@ impl Life {
 
     /// Remembers a model with its key, which no journal holds.
     pub(super) fn learn(&self, model: Arc<ModelConfig>) {
-        *lock(&self.keyed) = Some(model);
+        let mut keyed = lock(&self.keyed);
+        keyed.retain(|known| !(known.provider == model.provider && known.base_url == model.base_url));
+        keyed.insert(0, model);
     }
 
     /// The model of the settings, with the key that the program gave for it.
     pub(super) fn given(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
         let mut model = settings.clone();
-        if model.api_key.is_none()
-            && let Some(keyed) = lock(&self.keyed).as_ref()
-            && keyed.provider == model.provider
-            && keyed.base_url == model.base_url
-        {
-            Arc::make_mut(&mut model).api_key = keyed.api_key.clone();
+        if model.api_key.is_none() {
+            let keyed = lock(&self.keyed);
+            let known = keyed.iter().find(|known| known.provider == model.provider && known.base_url == model.base_url);
+            if let Some(known) = known {
+                Arc::make_mut(&mut model).api_key = known.api_key.clone();
+            }
         }
         model
     }
@@ -207,8 +210,10 @@ impl Life {
         lock(&self.lease).take();
     }
 
-    pub(super) fn setup(&self, model: Arc<ModelConfig>) -> Setup {
-        let mut setup = Setup::new(Arc::new(Toolbox::new(&self.definition)), model);
+    /// What the machine works with; `key` gives a model its key.
+    pub(super) fn setup(&self, settings: &Settings, key: impl Fn(&Arc<ModelConfig>) -> Arc<ModelConfig>) -> Setup {
+        let mut setup = Setup::new(Arc::new(Toolbox::new(&self.definition)), key(&settings.model));
+        setup.fallbacks = settings.fallbacks.iter().map(key).collect();
         setup.hooks = self.definition.hooks.set();
         setup.approver = match self.definition.approvals {
             Approvals::Nobody => Approver::Nobody,
@@ -224,6 +229,15 @@ impl fmt::Debug for Life {
             .field("agent_id", &self.agent_id)
             .field("session", &self.session())
             .finish_non_exhaustive()
+    }
+}
+
+/// Takes the keys out of settings: they are for whoever asks, not for the journal.
+pub(super) fn keep_keys_out(settings: &mut Settings) {
+    for model in std::iter::once(&mut settings.model).chain(&mut settings.fallbacks) {
+        if model.api_key.is_some() {
+            Arc::make_mut(model).api_key = None;
+        }
     }
 }
 

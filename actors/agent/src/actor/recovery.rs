@@ -126,7 +126,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
         if loaded.entries.is_empty() {
             let mut opened = life.opened.as_ref().clone();
             opened.session_id = session;
-            let setup = life.setup(life.model(&opened.settings.model));
+            let setup = life.setup(&opened.settings, |model| life.model(model));
             let machine = Machine::new(opened, setup);
             return Ok(Recovery { machine, reason, lease: None, last: Seq::default(), untold });
         }
@@ -135,15 +135,16 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
         if told.is_some_and(|told| told.seq <= last) {
             untold.extend(replay(entries(), told).map_err(|error| error.to_string())?);
         }
-        let placeholder = life.setup(life.opened.settings.model.clone());
+        let placeholder = life.setup(&life.opened.settings, Arc::clone);
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
         if let Some(next) = machine.durable().rotated_to.clone() {
             session = next;
             told = told.map(|_| EventId::default());
             continue;
         }
-        let model = life.model(&machine.durable().settings.model);
-        machine.set_setup(life.setup(model.clone()));
+        let setup = life.setup(&machine.durable().settings, |model| life.model(model));
+        machine.set_setup(setup);
+        let model = life.model(machine.durable().model());
         let unfinished = machine.durable().is_unfinished();
         let lease = match unfinished {
             true => Some(life.backstage.connect(&model, life.definition.provider_override.clone()).await?),

@@ -62,7 +62,7 @@ impl State {
         self.life.show_queue();
         if self.life.is_fresh() {
             let opened = self.life.opened.clone();
-            let setup = self.life.setup(self.life.given(&opened.settings.model));
+            let setup = self.life.setup(&opened.settings, |model| self.life.given(model));
             self.life.take_reason();
             self.stage = Stage::Live(Box::new(Machine::new(opened, setup)));
             self.show();

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use playhouse_protocol::{CallId, InputId, PermissionId, SessionId, StreamConfig, ToolCallId};
+use playhouse_protocol::{CallId, InputId, ModelConfig, PermissionId, SessionId, StreamConfig, ToolCallId};
 use playhouse_provider::ConnectionMsg;
 use playhouse_session::WriterMsg;
 use playhouse_supervision::{Permit, TreeNode};
@@ -22,8 +22,8 @@ use crate::task::Task;
 pub(super) struct Work {
     /// The writers it works with, by address: one, and a second during a change of session.
     pub writers: Vec<(Arc<str>, Watched<WriterMsg>)>,
-    /// The connection to its model.
-    pub connection: Option<Watched<ConnectionMsg>>,
+    /// The connection to the model that it asks, and that model.
+    pub connection: Option<(Arc<ModelConfig>, Watched<ConnectionMsg>)>,
     /// Searches for writers, by address.
     pub writer_searches: Vec<(Arc<str>, Task)>,
     pub connection_search: Option<Task>,

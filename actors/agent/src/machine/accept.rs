@@ -49,14 +49,17 @@ impl Machine {
         match input {
             Input::Prompt { input_id, messages } => {
                 self.must_be_idle()?;
-                let kind = InputKind::Prompt;
-                self.queue(QueuedInput { input_id, kind, messages })
+                self.queue(QueuedInput { input_id, kind: InputKind::Prompt, messages, format: None })
+            }
+            Input::PromptFor { input_id, messages, format } => {
+                self.must_be_idle()?;
+                self.queue(QueuedInput { input_id, kind: InputKind::Prompt, messages, format: Some(format) })
             }
             Input::Steer { input_id, message } => {
-                self.queue(QueuedInput { input_id, kind: InputKind::Steer, messages: vec![message] })
+                self.queue(QueuedInput { input_id, kind: InputKind::Steer, messages: vec![message], format: None })
             }
             Input::FollowUp { input_id, message } => {
-                self.queue(QueuedInput { input_id, kind: InputKind::FollowUp, messages: vec![message] })
+                self.queue(QueuedInput { input_id, kind: InputKind::FollowUp, messages: vec![message], format: None })
             }
             Input::Continue { input_id, kind } => {
                 self.must_be_idle()?;

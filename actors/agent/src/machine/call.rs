@@ -17,6 +17,9 @@ use super::events;
 use super::flight::OpenCall;
 use super::{Journal, Machine};
 
+/// How often a turn asks again for an answer that was empty.
+const MAX_EMPTY: u32 = 2;
+
 impl Machine {
     /// Journals the intent and asks the model once it is durable.
     pub(super) fn request(&mut self) {
@@ -48,7 +51,7 @@ impl Machine {
             Journal::Damaged => repaired(&self.durable.history),
         };
         StreamConfig {
-            model_config: self.setup.model.clone(),
+            model_config: self.setup.model(self.fallen()).clone(),
             system_prompt: settings.system_prompt.clone(),
             messages,
             tools: self.setup.catalog.definitions(),
@@ -60,7 +63,18 @@ impl Machine {
             response: self.durable.responses,
             attempt,
             first_prompt: self.durable.first_prompt.clone(),
+            response_format: self.durable.run.as_ref().and_then(|run| run.format.clone()),
         }
+    }
+
+    /// How far the open turn has fallen back: 0 is the settings' own model.
+    fn fallen(&self) -> u32 {
+        self.durable.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model)
+    }
+
+    /// Whether there is another model, should this one fail.
+    pub fn can_fall_back(&self) -> bool {
+        usize::try_from(self.fallen()).is_ok_and(|fallen| fallen < self.setup.fallbacks.len())
     }
 
     fn is_open(&self, call: &CallId, attempt: u32) -> bool {
@@ -98,7 +112,7 @@ impl Machine {
         if !self.is_open(call, attempt) {
             return;
         }
-        self.attempt_failed(error, delay_ms);
+        self.attempt_failed(error, delay_ms, self.fallen());
         let Some(run) = &self.durable.run else { return };
         let Some(turn) = run.turn() else { return };
         let message_id = message_id(run, turn.index, attempt.saturating_add(1));
@@ -110,12 +124,13 @@ impl Machine {
         }
     }
 
-    fn attempt_failed(&mut self, error: ProviderError, delay_ms: u64) {
+    /// Journals that an attempt failed, and which model the next one asks.
+    fn attempt_failed(&mut self, error: ProviderError, delay_ms: u64, model: u32) {
         self.show_message();
         let Some(open) = &self.flight.call else { return };
         let (call_id, message_id, attempt) = (open.id.clone(), open.message_id.clone(), open.attempt);
         let error = Box::new(error);
-        self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms });
+        self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms, model });
     }
 
     pub(super) fn responded(&mut self, call: &CallId, attempt: u32, message: Message) {
@@ -123,6 +138,7 @@ impl Machine {
             return;
         }
         match message {
+            Message::Assistant { usage, .. } if is_empty(&message) => self.empty(usage),
             Message::Assistant { .. } => self.answer_with(message),
             Message::User { .. } | Message::ToolResult { .. } => {
                 let message = "the provider answered with something other than a model's message".to_owned();
@@ -137,15 +153,40 @@ impl Machine {
         }
         match error {
             ProviderError::Lost { message } => self.lost(message),
+            // Another model would be asked the same: what is too long for one is for compaction.
+            error @ (ProviderError::ContextOverflow { .. } | ProviderError::Cancelled) => self.fail_with(&error),
             error @ (ProviderError::RateLimited { .. }
+            | ProviderError::Unavailable { .. }
             | ProviderError::Network { .. }
             | ProviderError::Auth { .. }
             | ProviderError::Api { .. }
-            | ProviderError::ContextOverflow { .. }
-            | ProviderError::Cancelled
+            | ProviderError::Empty { .. }
             | ProviderError::Other { .. }
-            | ProviderError::Incomplete { .. }) => self.fail_with(&error),
+            | ProviderError::Incomplete { .. }) => self.fall_back_or_fail(error),
         }
+    }
+
+    /// Asks the next model, if there is one.
+    fn fall_back_or_fail(&mut self, error: ProviderError) {
+        if !self.can_fall_back() {
+            self.fail_with(&error);
+            return;
+        }
+        self.attempt_failed(error, 0, self.fallen().saturating_add(1));
+        self.flight.call = None;
+        self.flight.lost = 0;
+    }
+
+    /// The answer holds nothing. It is asked for again, but not for ever.
+    fn empty(&mut self, usage: Usage) {
+        let error = ProviderError::Empty { usage: Box::new(usage) };
+        let before = self.durable.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.empty);
+        if before < MAX_EMPTY {
+            self.attempt_failed(error, 0, self.fallen());
+            self.flight.call = None;
+            return;
+        }
+        self.fall_back_or_fail(error);
     }
 
     pub(super) fn connection_lost(&mut self, reason: String) {
@@ -158,17 +199,20 @@ impl Machine {
     fn lost(&mut self, message: String) {
         let error = ProviderError::Lost { message };
         if self.flight.lost >= self.durable.settings.retry.max_retries {
-            self.fail_with(&error);
+            self.fall_back_or_fail(error);
             return;
         }
         self.flight.lost += 1;
-        self.attempt_failed(error, 0);
+        self.attempt_failed(error, 0, self.fallen());
         self.flight.call = None;
     }
 
     fn fail_with(&mut self, error: &ProviderError) {
         let failed = events::failed_message(&self.durable, error, self.now.wall);
-        if let AgentMessage::Llm(LlmMessage { message, .. }) = failed {
+        if let AgentMessage::Llm(LlmMessage { mut message, .. }) = failed {
+            if let (Message::Assistant { usage, .. }, ProviderError::Empty { usage: used }) = (&mut message, error) {
+                *usage = **used;
+            }
             self.answer_with(message);
         }
     }
@@ -189,7 +233,7 @@ impl Machine {
             let call = open.id.clone();
             self.out.push(Effect::Cancel(Target::Call(call)));
         }
-        let model = &self.durable.settings.model;
+        let model = self.durable.model();
         self.answer_with(Message::Assistant {
             content: if text.is_empty() { Vec::new() } else { vec![Content::text(text)] },
             stop_reason: StopReason::Aborted,
@@ -212,6 +256,17 @@ impl Machine {
         let message = Arc::new(AgentMessage::Llm(LlmMessage { message, turn_id: Some(turn_id) }));
         self.push(EntryBody::Responded { call_id: open.id, message_id: open.message_id, message });
     }
+}
+
+/// Whether a whole answer says nothing: it may have thought, but there is neither a word nor a call.
+fn is_empty(message: &Message) -> bool {
+    let Message::Assistant { content, stop_reason, .. } = message else { return false };
+    let says = |block: &Content| match block {
+        Content::Text { text } => !text.trim().is_empty(),
+        Content::Image { .. } | Content::ToolCall { .. } => true,
+        Content::Thinking { .. } => false,
+    };
+    matches!(stop_reason, StopReason::Stop | StopReason::ToolUse) && !content.iter().any(says)
 }
 
 fn message_id(run: &Run, turn: u32, attempt: u32) -> MessageId {

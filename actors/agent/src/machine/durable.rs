@@ -10,7 +10,8 @@ use playhouse_context::repaired;
 use playhouse_protocol::entry::{InputKind, Opened, Placed, QueuedInput, Settings, SpawnRef};
 use playhouse_protocol::{
     AgentId, AgentMessage, ContinuationKind, EffectClass, Entry, EntryBody, EntryId, ExecutionTracker, History,
-    InputId, LoopId, Message, Outcome, PermissionDecision, SessionId, StopReason, ToolCallId, ToolResult, Usage,
+    InputId, LoopId, Message, ModelConfig, Outcome, PermissionDecision, ProviderError, SessionId, StopReason,
+    ToolCallId, ToolResult, Usage,
 };
 
 use super::digest::Digest;
@@ -119,6 +120,13 @@ impl Durable {
         durable
     }
 
+    /// The model that answers now: the settings' own, or one that the open turn has fallen back on.
+    pub fn model(&self) -> &Arc<ModelConfig> {
+        let fallen = self.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model);
+        let fallback = usize::try_from(fallen).ok().and_then(|n| n.checked_sub(1));
+        fallback.and_then(|n| self.settings.fallbacks.get(n)).unwrap_or(&self.settings.model)
+    }
+
     /// Whether something is left to do.
     pub fn is_unfinished(&self) -> bool {
         self.run.is_some() || self.pending.is_some() || self.closing.is_some()
@@ -173,7 +181,8 @@ impl Durable {
                 self.seen.insert(input_id.clone());
                 self.last_active_at = Some(entry.at);
                 let ask = Ask::Continue(kind.as_ref().clone());
-                self.pending = Some(Box::new(Pending { input_id: input_id.clone(), ask, aborting: false }));
+                self.pending =
+                    Some(Box::new(Pending { input_id: input_id.clone(), ask, format: None, aborting: false }));
             }
             EntryBody::Head { messages, .. } => self.cut(*messages),
             EntryBody::LoopStarted { continuation, input_id, .. } => {
@@ -189,6 +198,8 @@ impl Durable {
                     run.phase = Phase::Turn(Box::new(Turn {
                         index: *turn_index,
                         next_attempt: 0,
+                        model: 0,
+                        empty: 0,
                         requested: None,
                         response: None,
                         calls: Vec::new(),
@@ -201,9 +212,13 @@ impl Durable {
                     turn.next_attempt = attempt.saturating_add(1);
                 }
             }
-            EntryBody::AttemptFailed { attempt, .. } => {
+            EntryBody::AttemptFailed { attempt, model, error, .. } => {
                 if let Some(turn) = self.turn_mut() {
                     turn.next_attempt = attempt.saturating_add(1);
+                    turn.model = *model;
+                }
+                if let ProviderError::Empty { usage } = error.as_ref() {
+                    self.spend_on_nothing(usage);
                 }
             }
             EntryBody::Responded { message, .. } => self.respond(message, &entry.id),
@@ -263,6 +278,17 @@ impl Durable {
         }
     }
 
+    /// An empty answer was paid for.
+    fn spend_on_nothing(&mut self, usage: &Usage) {
+        if let Some(turn) = self.turn_mut() {
+            turn.empty += 1;
+        }
+        if let Some(run) = &mut self.run {
+            run.usage += *usage;
+            run.tracker.tokens_used = run.tracker.tokens_used.saturating_add(usage.total());
+        }
+    }
+
     fn accept(&mut self, input: &QueuedInput, at: u64) {
         self.seen.insert(input.input_id.clone());
         match input.kind {
@@ -273,7 +299,8 @@ impl Durable {
                     self.first_prompt = text.into();
                 }
                 let ask = Ask::Prompt(input.messages.clone());
-                self.pending = Some(Box::new(Pending { input_id: input.input_id.clone(), ask, aborting: false }));
+                let (input_id, format) = (input.input_id.clone(), input.format.clone());
+                self.pending = Some(Box::new(Pending { input_id, ask, format, aborting: false }));
             }
             InputKind::Steer => self.steering.push_back(input.clone()),
             InputKind::FollowUp => self.follow_ups.push_back(input.clone()),
@@ -290,6 +317,7 @@ impl Durable {
         self.settle_turn(&entry.id);
         let pending = self.pending.take();
         let aborting = pending.as_ref().is_some_and(|pending| pending.aborting);
+        let format = pending.as_ref().and_then(|pending| pending.format.clone());
         let prompt = match pending.map(|pending| pending.ask) {
             Some(Ask::Prompt(messages)) => messages,
             Some(Ask::Continue(_)) | None => Vec::new(),
@@ -305,6 +333,7 @@ impl Durable {
             phase: Phase::Opening,
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
+            format,
             aborting,
         }));
     }

@@ -204,7 +204,7 @@ pub(crate) fn failed_message(before: &Durable, error: &ProviderError, at: u64) -
 }
 
 fn assistant(before: &Durable, stop_reason: StopReason, error_message: Option<String>, at: u64) -> AgentMessage {
-    let model = &before.settings.model;
+    let model = before.model();
     Message::Assistant {
         content: Vec::new(),
         stop_reason,

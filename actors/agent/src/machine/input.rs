@@ -8,7 +8,8 @@ use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
     AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, History, InputId, Message, PermissionDecision,
-    PermissionId, ProviderError, Seq, SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult, Usage,
+    PermissionId, ProviderError, ResponseFormat, Seq, SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError,
+    ToolResult, Usage,
 };
 use serde_json::Value;
 
@@ -36,6 +37,15 @@ pub enum Input {
         input_id: InputId,
         /// What is said.
         messages: Vec<Arc<AgentMessage>>,
+    },
+    /// Start a run whose answer must have a form.
+    PromptFor {
+        /// The sender's id.
+        input_id: InputId,
+        /// What is said.
+        messages: Vec<Arc<AgentMessage>>,
+        /// The form.
+        format: Arc<ResponseFormat>,
     },
     /// Say something into the run, between tools or turns.
     Steer {
@@ -213,6 +223,7 @@ impl Input {
     pub fn id(&self) -> Option<&InputId> {
         match self {
             Self::Prompt { input_id, .. }
+            | Self::PromptFor { input_id, .. }
             | Self::Steer { input_id, .. }
             | Self::FollowUp { input_id, .. }
             | Self::Continue { input_id, .. }

@@ -67,6 +67,8 @@ pub struct Setup {
     pub catalog: Arc<dyn Catalog>,
     /// The model, with its key.
     pub model: Arc<ModelConfig>,
+    /// The models to fall back on, with theirs.
+    pub fallbacks: Vec<Arc<ModelConfig>>,
     /// The hooks there are.
     pub hooks: HookSet,
     /// Who answers questions.
@@ -76,7 +78,13 @@ pub struct Setup {
 impl Setup {
     /// No hooks and nobody to ask.
     pub fn new(catalog: Arc<dyn Catalog>, model: Arc<ModelConfig>) -> Self {
-        Self { catalog, model, hooks: HookSet::default(), approver: Approver::Nobody }
+        Self { catalog, model, fallbacks: Vec::new(), hooks: HookSet::default(), approver: Approver::Nobody }
+    }
+
+    /// The model to ask after falling back so often.
+    fn model(&self, fallen: u32) -> &Arc<ModelConfig> {
+        let fallback = usize::try_from(fallen).ok().and_then(|n| n.checked_sub(1));
+        fallback.and_then(|n| self.fallbacks.get(n)).unwrap_or(&self.model)
     }
 }
 
@@ -154,6 +162,7 @@ impl Machine {
         self.now = now;
         match input {
             Input::Prompt { .. }
+            | Input::PromptFor { .. }
             | Input::Steer { .. }
             | Input::FollowUp { .. }
             | Input::Continue { .. }

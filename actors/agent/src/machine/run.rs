@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use playhouse_protocol::{
     AgentMessage, CallId, ContinuationKind, EffectClass, ExecutionTracker, InputId, LlmMessage, LoopId, Message,
-    MessageId, Outcome, PermissionId, StopReason, ToolCallId, ToolResult, TurnId, Usage,
+    MessageId, Outcome, PermissionId, ResponseFormat, StopReason, ToolCallId, ToolResult, TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ pub struct Pending {
     pub input_id: InputId,
     /// What it asks for.
     pub ask: Ask,
+    /// The form that the answer must have.
+    pub format: Option<Arc<ResponseFormat>>,
     /// Whether it was aborted before it began.
     pub aborting: bool,
 }
@@ -49,6 +51,8 @@ pub struct Run {
     pub tracker: ExecutionTracker,
     /// What its calls consumed.
     pub usage: Usage,
+    /// The form that its answer must have.
+    pub format: Option<Arc<ResponseFormat>>,
     /// Whether an abort was accepted.
     pub aborting: bool,
 }
@@ -82,6 +86,10 @@ pub struct Turn {
     pub index: u32,
     /// The number of the next attempt.
     pub next_attempt: u32,
+    /// The model of the next attempt: 0 is the settings' own, then those it falls back on.
+    pub model: u32,
+    /// How many answers were empty.
+    pub empty: u32,
     /// The latest request.
     pub requested: Option<(CallId, MessageId)>,
     /// The model's message.

@@ -4,6 +4,7 @@
 mod abort;
 mod calls;
 mod damage;
+mod fallback;
 mod lines;
 mod order;
 mod recovery;

@@ -452,6 +452,7 @@ fn settings() -> Settings {
     Settings {
         kind: "test".into(),
         model: Arc::new(ModelConfig::scripted("x")),
+        fallbacks: Vec::new(),
         system_prompt: "".into(),
         tools: Vec::new(),
         cwd: Path::new("/").into(),

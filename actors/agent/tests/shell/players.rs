@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use playhouse_agent::actor::{AgentActor, Life, Origin};
+use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
@@ -100,7 +101,11 @@ impl Actor for Line {
         match message {
             ConnectionMsg::Start { call, .. } => to.try_send(Ask::Start(call))?,
             ConnectionMsg::Cancel { call } => to.try_send(Ask::Cancel(call))?,
-            ConnectionMsg::RetryDue { .. } | ConnectionMsg::CallEnded { .. } => {}
+            ConnectionMsg::RetryDue { .. }
+            | ConnectionMsg::CallEnded { .. }
+            | ConnectionMsg::Answering { .. }
+            | ConnectionMsg::Look
+            | ConnectionMsg::Refreshed { .. } => {}
         }
         Ok(())
     }
@@ -123,7 +128,7 @@ impl Theatre {
         let root = Supervisor::root(args).await.unwrap();
         let memory = Arc::<MemoryStore>::default();
         let journals = Reader::new(memory.clone(), memory);
-        let house = Arc::new(Backstage::new("node".into(), tree, shards, providers, journals));
+        let house = Arc::new(Backstage::new("node".into(), tree, shards, providers, journals, Outside::default()));
         for shard in 0..shards {
             house.writers.expect(writer_id(shard));
         }

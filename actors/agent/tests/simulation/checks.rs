@@ -390,6 +390,7 @@ fn same_turn(a: &str, b: &str) -> bool {
 pub fn variant(input: &Input) -> &'static str {
     match input {
         Input::Prompt { .. } => "Prompt",
+        Input::PromptFor { .. } => "PromptFor",
         Input::Steer { .. } => "Steer",
         Input::FollowUp { .. } => "FollowUp",
         Input::Continue { .. } => "Continue",

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use world::World;
 
 /// Every variant of `Input`; the list is checked against what the runs delivered.
-const VARIANTS: [&str; 25] = [
+const VARIANTS: [&str; 26] = [
     "Prompt",
+    "PromptFor",
     "Steer",
     "FollowUp",
     "Continue",

@@ -66,6 +66,7 @@ pub fn settings(rng: &mut Rng) -> Settings {
     Settings {
         kind: "sim".into(),
         model: Arc::new(ModelConfig::scripted("x")),
+        fallbacks: (0..rng.usize(..3)).map(|n| Arc::new(ModelConfig::scripted(format!("fallback {n}")))).collect(),
         system_prompt: "".into(),
         tools: Vec::new(),
         cwd: "/".into(),

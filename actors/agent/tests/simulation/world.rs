@@ -12,8 +12,8 @@ use playhouse_agent::machine::{
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened};
 use playhouse_protocol::{
     AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, InputId, Message, ModelConfig, PermissionDecision,
-    PermissionId, ProviderError, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolError, ToolExecutionStrategy,
-    ToolResult,
+    PermissionId, ProviderError, ResponseFormat, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolError,
+    ToolExecutionStrategy, ToolResult,
 };
 use serde_json::json;
 
@@ -58,6 +58,7 @@ impl World {
     pub fn play(seed: u64) -> World {
         let mut rng = Rng::with_seed(seed);
         let settings = settings(&mut rng);
+        let fallbacks = settings.fallbacks.clone();
         let strategy = match settings.tool_execution {
             ToolExecutionStrategy::Parallel => "Parallel",
             ToolExecutionStrategy::Sequential => "Sequential",
@@ -76,6 +77,7 @@ impl World {
             seen: Vec::new(),
         };
         let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
+        setup.fallbacks = fallbacks;
         if rng.u8(..4) > 0 {
             setup.approver = Approver::Present;
         }
@@ -332,7 +334,13 @@ impl World {
                 if self.rng.u8(..4) == 0 {
                     messages.push(Arc::new(AgentMessage::extension("note", json!(1))));
                 }
-                Input::Prompt { input_id, messages }
+                match self.rng.u8(..4) {
+                    0 => {
+                        let format = ResponseFormat { name: "answer".into(), schema: json!({"type": "object"}) };
+                        Input::PromptFor { input_id, messages, format: Arc::new(format) }
+                    }
+                    _ => Input::Prompt { input_id, messages },
+                }
             }
             9..=14 => Input::Steer { input_id, message },
             15..=19 => Input::FollowUp { input_id, message },
@@ -459,7 +467,8 @@ impl World {
             (false, _) => StopReason::ToolUse,
             (true, _) => StopReason::Stop,
         };
-        assistant("text", calls, stop)
+        let text = if self.rng.u8(..6) == 0 { " " } else { "text" };
+        assistant(text, calls, stop)
     }
 
     fn tool(&mut self, machine: &mut Machine) {

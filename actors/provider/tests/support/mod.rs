@@ -10,7 +10,9 @@ use playhouse_protocol::{
     AgentMessage, CacheConfig, CallReport, Content, Message, ModelConfig, Purpose, RetryConfig, Secret, StopReason,
     StreamConfig, StreamDelta, ThinkingLevel, Usage,
 };
-use playhouse_provider::{Connection, ConnectionArgs, ConnectionMsg, StreamProvider};
+use playhouse_provider::{
+    Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Patience, StreamProvider,
+};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -56,6 +58,7 @@ pub fn config(model: ModelConfig) -> StreamConfig {
         response: 0,
         attempt: 0,
         first_prompt: "hi".into(),
+        response_format: None,
     }
 }
 
@@ -113,8 +116,14 @@ pub struct Stage {
 
 impl Stage {
     pub async fn new(provider: impl StreamProvider + 'static) -> Self {
+        Self::of(Arc::new(provider)).await
+    }
+
+    pub async fn of(provider: Arc<dyn StreamProvider>) -> Self {
         let load = Arc::new(AtomicUsize::new(0));
-        let args = ConnectionArgs { provider: Arc::new(provider), load: load.clone() };
+        let status = Arc::new(ConnectionStatus::default());
+        let rules = ConnectionRules::default();
+        let args = ConnectionArgs { provider, load: load.clone(), rules, status };
         let (connection, _) = Actor::spawn(None, Connection, args).await.unwrap();
         let (agent, reports) = agent().await;
         Self { connection, agent, reports, load }
@@ -127,7 +136,14 @@ impl Stage {
     pub fn start_for(&self, agent: &ActorRef<CallReport>, call: &str, config: StreamConfig, retry: RetryConfig) {
         let (cell, reply) = (agent.get_cell(), agent.get_derived());
         self.connection
-            .send_message(ConnectionMsg::Start { call: call.into(), config, retry, agent: cell, reply })
+            .send_message(ConnectionMsg::Start {
+                call: call.into(),
+                config,
+                retry,
+                patience: Patience::Waits,
+                agent: cell,
+                reply,
+            })
             .unwrap();
     }
 

@@ -46,7 +46,7 @@ pub fn opened(session: &str) -> Arc<Entry> {
 /// A prompt with this entry id.
 pub fn prompt(name: &str, text: &str) -> Arc<Entry> {
     let messages = vec![Arc::new(AgentMessage::user(text, 2_000))];
-    let input = QueuedInput { input_id: format!("in-{name}").into(), kind: InputKind::Prompt, messages };
+    let input = QueuedInput { input_id: format!("in-{name}").into(), kind: InputKind::Prompt, messages, format: None };
     entry(name, 2_000, EntryBody::Input(input))
 }
 

@@ -1,0 +1,220 @@
+//! Answers of a given form: asked for by a JSON Schema, checked, and asked for once more if they do not fit.
+
+use std::sync::Arc;
+
+use playhouse_protocol::{Outcome, ResponseFormat};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::handle::{AgentHandle, HandleError};
+use crate::machine::RunReport;
+
+/// Where the value of a form that is no object is kept: services take objects only.
+const VALUE: &str = "value";
+
+/// Why there is no answer of the form that was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum StructuredError {
+    /// The agent could not be asked.
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+    /// The run ended without an answer.
+    #[error("the run ended without an answer: {outcome:?}")]
+    NoAnswer {
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The answer does not fit, and neither did the one before it.
+    #[error("the answer does not have the form that was asked for, after one repair: {reason}")]
+    Misfit {
+        /// What is wrong with it.
+        reason: String,
+        /// The answer.
+        answer: String,
+    },
+    /// The form itself is none.
+    #[error("the form is no JSON Schema that answers can be checked against: {reason}")]
+    BadForm {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl AgentHandle {
+    /// Says something and waits for an answer that is a `T`. An answer that is none is asked for once more, with the
+    /// reason; both rounds are runs of the session like any other.
+    pub async fn prompt_as<T: DeserializeOwned + JsonSchema>(&self, text: &str) -> Result<T, StructuredError> {
+        let form = Form::of::<T>()?;
+        let mut report = self.prompt_for(text, form.format.clone()).await?;
+        let mut misfit = match form.read::<T>(&answer(&report)?) {
+            Ok(value) => return Ok(value),
+            Err(misfit) => misfit,
+        };
+        let repair = format!(
+            "That answer does not have the form that was asked for: {misfit}\nAnswer again, with nothing but the JSON."
+        );
+        report = self.prompt_for(&repair, form.format.clone()).await?;
+        let answer = answer(&report)?;
+        match form.read::<T>(&answer) {
+            Ok(value) => Ok(value),
+            Err(again) => {
+                misfit = again;
+                Err(StructuredError::Misfit { reason: misfit, answer })
+            }
+        }
+    }
+}
+
+fn answer(report: &RunReport) -> Result<String, StructuredError> {
+    match &report.outcome {
+        Outcome::Stop => Ok(report.text()),
+        outcome => Err(StructuredError::NoAnswer { outcome: outcome.clone() }),
+    }
+}
+
+/// A form with what checks it.
+struct Form {
+    format: Arc<ResponseFormat>,
+    validator: jsonschema::Validator,
+    /// Whether the value is wrapped into an object.
+    wrapped: bool,
+}
+
+impl Form {
+    fn of<T: JsonSchema>() -> Result<Self, StructuredError> {
+        let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+        let name = wire_name(&T::schema_name());
+        let wrapped = schema.get("type").and_then(Value::as_str) != Some("object");
+        if let Some(root) = schema.as_object_mut() {
+            root.remove("$schema");
+            if wrapped {
+                schema = wrap(std::mem::take(root));
+            }
+        }
+        visit(&mut schema, &mut known_formats);
+        let built = jsonschema::options().offline().build(&schema);
+        let validator = built.map_err(|error| StructuredError::BadForm { reason: error.to_string() })?;
+        // The model is asked for nothing but the properties; one that gives more is let off.
+        visit(&mut schema, &mut close);
+        Ok(Self { format: Arc::new(ResponseFormat { name, schema }), validator, wrapped })
+    }
+
+    /// The answer as a value of the form, or what is wrong with it.
+    fn read<T: DeserializeOwned>(&self, answer: &str) -> Result<T, String> {
+        let mut value: Value =
+            serde_json::from_str(bare(answer)).map_err(|error| format!("it is no JSON ({error})"))?;
+        let wrongs: Vec<String> = self.validator.iter_errors(&value).take(3).map(|wrong| wrong.to_string()).collect();
+        if !wrongs.is_empty() {
+            return Err(wrongs.join("; "));
+        }
+        if self.wrapped {
+            value = value.get_mut(VALUE).map(Value::take).unwrap_or_default();
+        }
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+}
+
+/// The formats that services know; others, of numbers for instance, some refuse.
+const FORMATS: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+fn known_formats(schema: &mut Map<String, Value>) {
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| !FORMATS.contains(&format)) {
+        schema.remove("format");
+    }
+}
+
+fn close(schema: &mut Map<String, Value>) {
+    if schema.contains_key("properties") && schema.get("type").and_then(Value::as_str) == Some("object") {
+        schema.entry("additionalProperties").or_insert(Value::Bool(false));
+    }
+}
+
+/// Calls `change` for a schema and every schema in it.
+fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    change(schema);
+    for (keyword, inner) in schema.iter_mut() {
+        match (keyword.as_str(), inner) {
+            ("properties" | "$defs" | "patternProperties", Value::Object(named)) => {
+                named.values_mut().for_each(|inner| visit(inner, change));
+            }
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(list)) => {
+                list.iter_mut().for_each(|inner| visit(inner, change));
+            }
+            ("items" | "additionalProperties" | "not", inner) => visit(inner, change),
+            _ => {}
+        }
+    }
+}
+
+/// A schema that is no object's, as the one property of an object.
+fn wrap(mut inner: Map<String, Value>) -> Value {
+    let definitions = inner.remove("$defs");
+    let mut outer = json!({
+        "type": "object",
+        "properties": { VALUE: inner },
+        "required": [VALUE],
+        "additionalProperties": false,
+    });
+    if let (Some(outer), Some(definitions)) = (outer.as_object_mut(), definitions) {
+        outer.insert("$defs".to_owned(), definitions);
+    }
+    outer
+}
+
+/// JSON without the fence that models put around it.
+fn bare(answer: &str) -> &str {
+    let answer = answer.trim();
+    let inner = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```"));
+    inner.and_then(|inner| inner.strip_suffix("```")).map_or(answer, str::trim)
+}
+
+/// A name that services take.
+fn wire_name(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).take(64).collect();
+    if name.is_empty() { "answer".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+    struct City {
+        name: String,
+        people: Option<u32>,
+    }
+
+    #[test]
+    fn an_answer_is_read_with_or_without_a_fence_and_what_is_wrong_is_told() {
+        let form = Form::of::<City>().unwrap();
+        assert_eq!((form.format.name.as_str(), form.wrapped), ("City", false));
+        assert_eq!(form.format.schema["required"], json!(["name"]));
+        assert_eq!(form.format.schema.get("$schema"), None);
+        assert_eq!(form.format.schema["additionalProperties"], json!(false));
+        assert_eq!(form.format.schema["properties"]["people"].get("format"), None);
+        assert!(form.read::<City>(r#"{"name":"Rome","hills":7}"#).is_ok(), "what it says beyond that does no harm");
+        let rome = City { name: "Rome".into(), people: Some(3) };
+        assert_eq!(form.read::<City>(r#"{"name":"Rome","people":3}"#).unwrap(), rome);
+        assert_eq!(form.read::<City>("```json\n{\"name\":\"Rome\",\"people\":3}\n```").unwrap(), rome);
+        assert!(form.read::<City>("Rome").unwrap_err().contains("no JSON"));
+        assert!(form.read::<City>("{}").unwrap_err().contains("name"));
+        assert!(form.read::<City>(r#"{"name":"Rome","people":-3}"#).unwrap_err().contains("-3"));
+    }
+
+    #[test]
+    fn what_is_no_object_is_wrapped_into_one() {
+        let form = Form::of::<Vec<City>>().unwrap();
+        assert!(form.wrapped);
+        assert_eq!(form.format.schema["type"], "object");
+        let cities: Vec<City> = form.read(r#"{"value":[{"name":"Rome"}]}"#).unwrap();
+        assert_eq!(cities, [City { name: "Rome".into(), people: None }]);
+        assert_eq!(Form::of::<bool>().unwrap().read::<bool>(r#"{"value":true}"#), Ok(true));
+        assert!(form.read::<Vec<City>>("[]").is_err());
+    }
+}

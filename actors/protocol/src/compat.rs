@@ -1,0 +1,175 @@
+//! How services that speak chat completions differ from OpenAI.
+
+use serde::{Deserialize, Serialize};
+
+/// What a service that speaks chat completions takes and gives where it differs; the default is OpenAI itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OpenAiCompat {
+    /// The name of the output limit.
+    pub max_tokens_field: MaxTokensField,
+    /// The role of the system prompt.
+    pub system_role: SystemRole,
+    /// Where reasoning is, in answers and when it is sent back.
+    pub reasoning_field: ReasoningField,
+    /// How much reasoning is asked for.
+    pub reasoning_effort: EffortField,
+    /// Whether the tokens used are asked for.
+    pub usage: UsageInStream,
+    /// What is said about keeping the response.
+    pub store: Store,
+    /// What comes between tool results and the user's next words.
+    pub after_tool_results: AfterToolResults,
+    /// Whether reasoning goes back to the model.
+    pub replay_reasoning: ReplayReasoning,
+    /// What is done with the names of tools in calls.
+    pub tool_names: ToolNames,
+    /// How an answer by a schema is asked for.
+    pub structured: Structured,
+    /// Which ids of calls the service takes back.
+    pub call_ids: CallIds,
+    /// What the arguments of a call may be when it is sent back.
+    pub call_arguments: CallArguments,
+}
+
+/// The name of the output limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaxTokensField {
+    /// `max_completion_tokens`.
+    #[default]
+    MaxCompletionTokens,
+    /// `max_tokens`.
+    MaxTokens,
+}
+
+/// The role of the system prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemRole {
+    /// `system`, which every service takes.
+    #[default]
+    System,
+    /// `developer`.
+    Developer,
+}
+
+/// The field that holds reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningField {
+    /// `reasoning_content`.
+    #[default]
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+    /// `reasoning_details`: a list of blocks that go back unchanged.
+    ReasoningDetails,
+}
+
+/// How much reasoning is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffortField {
+    /// `reasoning_effort`.
+    #[default]
+    ReasoningEffort,
+    /// `reasoning: {effort}`.
+    Reasoning,
+    /// It cannot be said.
+    None,
+}
+
+/// Whether the tokens used are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageInStream {
+    /// By `stream_options.include_usage`.
+    #[default]
+    Asked,
+    /// By the same, and without the random padding that OpenAI adds to every piece.
+    AskedUnpadded,
+    /// The service sends them unasked, or refuses the question.
+    NotAsked,
+}
+
+/// What is said about keeping the response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Store {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// `store: false`.
+    No,
+}
+
+/// What comes between tool results and the user's next words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterToolResults {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// An empty message of the model's, without which some templates lose the results.
+    EmptyAssistant,
+    /// A message of the model's in a few words, where the service wants one and takes none that is empty.
+    ShortAssistant,
+}
+
+/// Whether reasoning goes back to the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplayReasoning {
+    /// Never.
+    #[default]
+    Never,
+    /// With the messages that call tools, and with those that follow the results.
+    WithTools,
+    /// With every message that has some.
+    Always,
+}
+
+/// What is done with the names of tools in calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolNames {
+    /// They are taken as they come.
+    #[default]
+    AsTheyCome,
+    /// They are cut at `<|`, where some models let their own marks follow.
+    CutAtMark,
+}
+
+/// How an answer by a schema is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Structured {
+    /// By `response_format` with the schema.
+    #[default]
+    JsonSchema,
+    /// By a tool that must be called.
+    ForcedTool,
+}
+
+/// Which ids of calls the service takes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallIds {
+    /// Any of up to 40 characters.
+    #[default]
+    Any,
+    /// Nine letters and digits.
+    NineAlphanumeric,
+}
+
+/// What the arguments of a call may be when it is sent back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallArguments {
+    /// The model's own text, JSON or not.
+    #[default]
+    AsWritten,
+    /// Only a JSON object: a text that is none is wrapped in one.
+    AlwaysObject,
+}

@@ -1,0 +1,124 @@
+//! The end of an attempt, and what follows from it.
+
+use playhouse_protocol::{CallId, CallReport, ProviderError};
+use ractor::ActorRef;
+use tokio::time::Instant;
+
+use super::ConnectionMsg;
+use super::admission::{End, Ticket};
+use super::order::{millis, pause, priced, tokens_of};
+use super::state::{ConnectionState, Phase, Running, Timer};
+use crate::call::Outcome;
+
+impl ConnectionState {
+    /// An attempt is over.
+    pub(super) fn ended(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, ticket: Ticket, outcome: Outcome) {
+        let Some(running) = self.calls.get_mut(&call) else { return };
+        if let Phase::InFlight { sink, .. } = &running.phase {
+            sink.finish();
+        }
+        let order = &mut running.order;
+        let outcome = outcome.and_then(|message| priced(message, order));
+        let end = match &outcome {
+            Ok(message) => End::Answered { tokens: tokens_of(message) },
+            Err(error) => order.end_of(error),
+        };
+        let tried_refresh = order.tried_refresh;
+        if let Err(error) = &outcome {
+            self.status.failed(error);
+        }
+        self.tickets.remove(&ticket);
+        let gave_up = self.admission.ended(ticket, end, Instant::now());
+        match outcome {
+            Err(error @ ProviderError::Auth { .. }) if !tried_refresh => self.look_for_credentials(myself, call, error),
+            outcome => self.settle(myself, call, outcome),
+        }
+        for verdict in gave_up {
+            self.judge(myself, verdict);
+        }
+    }
+
+    /// The service refused the credentials: looks for others, once for everyone who used these.
+    pub(super) fn look_for_credentials(
+        &mut self,
+        myself: &ActorRef<ConnectionMsg>,
+        call: CallId,
+        error: ProviderError,
+    ) {
+        let Some(running) = self.calls.get_mut(&call) else { return };
+        running.order.tried_refresh = true;
+        let found_since = self.refreshed > running.order.refreshed;
+        running.phase = Phase::Refused { error };
+        if found_since {
+            self.try_again(call);
+        } else if self.refresh.is_none() {
+            let (provider, connection) = (self.provider.clone(), myself.clone());
+            self.refresh = Some(Timer::of(async move {
+                let outcome = provider.refresh().await;
+                let _ = connection.send_message(ConnectionMsg::Refreshed { outcome });
+            }));
+        }
+    }
+
+    pub(super) fn refreshed(&mut self, myself: &ActorRef<ConnectionMsg>, outcome: Result<bool, ProviderError>) {
+        self.refresh = None;
+        if outcome == Ok(true) {
+            self.refreshed += 1;
+        }
+        let refused = |running: &Running| matches!(running.phase, Phase::Refused { .. });
+        let refused: Vec<CallId> =
+            self.calls.iter().filter(|(_, running)| refused(running)).map(|(call, _)| call.clone()).collect();
+        for call in refused {
+            match &outcome {
+                Ok(true) => self.try_again(call),
+                Ok(false) => {
+                    let Some(Running { phase: Phase::Refused { error }, .. }) = self.calls.get(&call) else { continue };
+                    let error = error.clone();
+                    self.settle(myself, call, Err(error));
+                }
+                Err(error) => self.settle(myself, call, Err(error.clone())),
+            }
+        }
+    }
+
+    /// The next attempt of a call that was refused, with other credentials.
+    pub(super) fn try_again(&mut self, call: CallId) {
+        let Some(mut running) = self.remove(&call) else { return };
+        if let Phase::Refused { error } = running.phase {
+            let attempt = running.order.attempt();
+            running.order.report(CallReport::Retrying { call: call.clone(), attempt, error, delay_ms: 0 });
+            running.order.attempts += 1;
+        }
+        self.enqueue(call, running.order);
+    }
+
+    /// Reports how an attempt ended, and arranges the next if there is to be one.
+    pub(super) fn settle(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, outcome: Outcome) {
+        let Some(running) = self.calls.get_mut(&call) else { return };
+        let order = &mut running.order;
+        let attempt = order.attempt();
+        let openings = self.admission.openings(order.model());
+        let report = match outcome {
+            Err(error) if order.may_retry(&error) => {
+                let counted = order.counts(&error, openings);
+                let delay = order.pause.take().unwrap_or_else(|| pause(order, &error));
+                let delay_ms = millis(delay);
+                tracing::debug!(%call, attempt, %error, delay_ms, "retrying");
+                order.report(CallReport::Retrying { call: call.clone(), attempt, error, delay_ms });
+                order.retries += counted;
+                order.attempts += 1;
+                self.generation += 1;
+                let generation = self.generation;
+                let timer = Timer::new(delay, myself.clone(), ConnectionMsg::RetryDue { call, generation });
+                running.phase = Phase::Pausing { generation, _timer: timer };
+                return;
+            }
+            Err(error) => CallReport::Failed { call: call.clone(), attempt, error },
+            Ok(message) => CallReport::Responded { call: call.clone(), attempt, message },
+        };
+        if let Some(running) = self.remove(&call) {
+            running.order.report(report);
+            self.release(myself, &running.order.agent);
+        }
+    }
+}

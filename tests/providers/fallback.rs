@@ -1,0 +1,160 @@
+//! Other models, other credentials, and conversations that stay usable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use playhouse::prelude::*;
+use playhouse::protocol::{ProviderError, StreamConfig};
+use playhouse::provider::StreamSink;
+
+use crate::kit::{healthy, soon};
+use crate::service::{Answer, Service, model, says};
+
+fn quick(retries: u32) -> RetryConfig {
+    RetryConfig { max_retries: retries, initial_delay_ms: 10, max_delay_ms: 100, ..RetryConfig::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f07_when_one_model_fails_the_next_answers_in_the_same_turn() {
+    let service = Service::new(|_, request| match request.url.host_str() {
+        Some("service.example") => Answer::failed(500, "broken"),
+        _ => Answer::ok(says("from the second")),
+    });
+    let house = service.house().open().await.unwrap();
+    let mut second = model("other");
+    second.base_url = Some("https://second.example/v1".to_owned());
+    let agent = house.agent().model(model("m")).fallback(second).retry(quick(2)).spawn().await.unwrap();
+    let mut events = agent.subscribe();
+    let report = agent.prompt("hi").await.unwrap();
+    assert_eq!((report.text().as_str(), &report.outcome), ("from the second", &Outcome::Stop));
+    let hosts: Vec<String> = service.seen().into_iter().map(|request| request.host).collect();
+    assert_eq!(hosts, ["service.example", "service.example", "service.example", "second.example"]);
+    let mut retries = 0;
+    while let Some(event) = events.next().await {
+        match &event.event {
+            AgentEvent::ProviderRetry { .. } => retries += 1,
+            AgentEvent::AgentEnd { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(retries, 3, "each failed attempt is told");
+    assert_eq!(agent.state().await.unwrap().messages.len(), 2, "and leaves nothing in the conversation");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_not_waited_for_when_there_is_another_model() {
+    let service = Service::new(|_, request| match request.url.host_str() {
+        Some("service.example") => Answer::failed(429, "slow down").header("retry-after", 3_600),
+        _ => Answer::ok(says("from the second")),
+    });
+    let house = service.house().open().await.unwrap();
+    let mut second = model("other");
+    second.base_url = Some("https://second.example/v1".to_owned());
+    let builder = house.agent().model(model("m")).fallback(second).retry(quick(2));
+    let (one, two) = (builder.clone().spawn().await.unwrap(), builder.spawn().await.unwrap());
+    let begun = tokio::time::Instant::now();
+    assert_eq!(one.prompt("hi").await.unwrap().text(), "from the second");
+    assert_eq!(two.prompt("hi").await.unwrap().text(), "from the second");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let first = service.seen().iter().filter(|request| request.host == "service.example").count();
+    assert_eq!(first, 1, "the second agent knew that the gate is closed");
+    house.shutdown(Duration::ZERO).await;
+}
+
+/// A provider whose first credentials are refused.
+#[derive(Clone, Default)]
+struct Expiring {
+    token: Arc<AtomicUsize>,
+    refreshes: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl StreamProvider for Expiring {
+    fn provider_id(&self) -> &str {
+        "expiring"
+    }
+
+    async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        let token = self.token.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if token == 0 {
+            return Err(ProviderError::Auth { message: "expired".to_owned() });
+        }
+        let config = StreamConfig { response: 0, attempt: 0, ..config.clone() };
+        Scripted::new([Step::text("welcome")]).stream(&config, tx).await
+    }
+
+    async fn refresh(&self) -> Result<bool, ProviderError> {
+        self.refreshes.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        self.token.fetch_add(1, Ordering::SeqCst);
+        Ok(true)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn expired_credentials_are_renewed_once_for_everybody() {
+    let provider = Expiring::default();
+    let house = House::builder().provider("expiring", provider.clone()).open().await.unwrap();
+    let model = ModelConfig::new("expiring", playhouse::protocol::ApiProtocol::Custom, "m");
+    let builder = house.agent().model(model);
+    let mut agents = Vec::new();
+    for _ in 0..100 {
+        agents.push(builder.clone().spawn().await.unwrap());
+    }
+    let asked = futures::future::join_all(agents.iter().map(|agent| agent.prompt("hi"))).await;
+    assert!(asked.into_iter().all(|report| report.unwrap().text() == "welcome"));
+    assert_eq!(provider.refreshes.load(Ordering::SeqCst), 1);
+    assert_eq!(provider.requests.load(Ordering::SeqCst), 200);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_refused_is_said_and_not_tried_again() {
+    let service = Service::new(|_, _| Answer::failed(401, r#"{"error":{"message":"bad key"}}"#));
+    let house = service.house().open().await.unwrap();
+    let agent = house.agent().model(model("m")).spawn().await.unwrap();
+    let report = agent.prompt("hi").await.unwrap();
+    assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("refused the key")), "{report:?}");
+    assert_eq!(service.seen().len(), 1);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f11_empty_answers_end_in_an_error_and_the_next_prompt_is_answered() {
+    let service = Service::new(|number, _| match number {
+        0..3 => Answer::ok(says("")),
+        _ => Answer::ok(says("hello")),
+    });
+    let house = service.house().open().await.unwrap();
+    let agent = house.agent().model(model("m")).spawn().await.unwrap();
+    let report = agent.prompt("hi").await.unwrap();
+    assert_eq!(report.outcome, Outcome::Error { message: "the model gave an empty answer".to_owned() });
+    assert_eq!(report.usage.total(), 42, "three answers were paid for");
+    assert_eq!(agent.prompt("again").await.unwrap().text(), "hello");
+    let roles: Vec<Value> =
+        service.seen()[3].body["messages"].as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["user", "user"], "a failed turn leaves no message behind");
+    soon("a healthy state", healthy(&agent)).await;
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn costs_are_counted_for_turns_runs_and_trees_and_unknown_is_unknown() {
+    let service = Service::new(|_, _| Answer::ok(says("hello")));
+    let house = service.house().open().await.unwrap();
+    let mut priced = model("m");
+    priced.prices = Some(playhouse::protocol::Prices { input: 1_000_000, output: 2_000_000, ..Default::default() });
+    let agent = house.agent().model(priced).spawn().await.unwrap();
+    let report = agent.prompt("hi").await.unwrap();
+    assert_eq!(report.usage.cost.unwrap().nano_dollars, 18_000, "ten tokens in at one, four out at two dollars");
+    let unpriced = house.agent().model(model("m")).spawn().await.unwrap();
+    let report = unpriced.prompt("hi").await.unwrap();
+    assert_eq!((report.usage.total(), report.usage.cost), (14, None));
+    house.shutdown(Duration::ZERO).await;
+}
