@@ -2,7 +2,7 @@
 //!
 //! One table, [`keys`], says which keys there are, what they take and who may set them; reading, names of variables,
 //! corrections, [`Config::rows`] and the documentation follow from it. A section that is added is rows in the table
-//! and a struct here.
+//! and a struct in `sections`. What has names of its own, `[models."…"]` and `[providers.…]`, is in [`open`].
 //!
 //! A project's file was written by whoever wrote the project. It sets what shapes the conversation, and for the rest
 //! it may only narrow what the user allows. No key of a service is in a file: keys come from the environment.
@@ -19,25 +19,27 @@ mod layers;
 mod model;
 mod narrow;
 mod nearest;
+pub mod open;
+mod open_file;
 mod places;
 mod problem;
+mod sections;
 mod shown;
+mod table;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use playhouse_protocol::{
-    Durability, ExecutionLimits, PermissionMode, RetryConfig, ThinkingLevel, ToolExecutionStrategy,
-};
+use playhouse_protocol::{CacheConfig, Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy};
 use playhouse_tools::default_tools;
 
 pub use environment::Variables;
 pub use keys::{ByProject, Key, keys};
 pub use layers::Sources;
-pub use model::ModelName;
+pub use model::{ModelName, known_provider};
 pub use places::Platform;
 pub use problem::{Problem, Problems};
+pub use sections::{Azure, Bedrock, Connection, Limits, Retry, Service, Vertex};
 pub use shown::{Row, Shown};
 
 /// The tools that can be named.
@@ -125,8 +127,10 @@ impl<T> Setting<T> {
 /// Every setting with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who answers.
-    pub model: Setting<Option<ModelName>>,
+    /// Who answers, and who is fallen back on, in this order; empty when nobody said.
+    pub model: Setting<Vec<ModelName>>,
+    /// Where the first model's service is; `None` is where its section or its vendor says.
+    pub base_url: Setting<Option<String>>,
     /// The system prompt.
     pub system: Setting<String>,
     /// The tools by name.
@@ -145,74 +149,38 @@ pub struct Config {
     pub temperature: Setting<Option<f32>>,
     /// How the tool calls of one response are run.
     pub tool_execution: Setting<ToolExecutionStrategy>,
-    /// The services.
-    pub openai: OpenAi,
+    /// Where requests carry marks for the service's prompt cache.
+    pub cache: Setting<CacheConfig>,
+    /// `[openai]`, for chat completions and Responses.
+    pub openai: Service,
+    /// `[anthropic]`.
+    pub anthropic: Service,
+    /// `[azure]`.
+    pub azure: Azure,
+    /// `[google]`.
+    pub google: Service,
+    /// `[vertex]`.
+    pub vertex: Vertex,
+    /// `[bedrock]`.
+    pub bedrock: Bedrock,
+    /// `[ollama]`.
+    pub ollama: Service,
+    /// `[connection]`.
+    pub connection: Connection,
     /// Caps on a run.
     pub limits: Limits,
     /// The retry layer's numbers.
     pub retry: Retry,
-}
-
-/// `[openai]`: OpenAI, or a service that speaks its protocol.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenAi {
-    /// Where the service is; `None` is OpenAI's own place.
-    pub base_url: Setting<Option<String>>,
-}
-
-/// `[limits]`: caps on one run; `None` is off.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// Model calls.
-    pub max_turns: Setting<Option<u32>>,
-    /// Tokens of all calls together.
-    pub max_total_tokens: Setting<Option<u64>>,
-    /// Running time.
-    pub max_duration: Setting<Option<Duration>>,
-}
-
-impl Limits {
-    /// The caps alone.
-    pub fn values(&self) -> ExecutionLimits {
-        ExecutionLimits {
-            max_turns: self.max_turns.value,
-            max_total_tokens: self.max_total_tokens.value,
-            max_duration: self.max_duration.value,
-        }
-    }
-}
-
-/// `[retry]`: how often and when a failed request is sent again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Retry {
-    /// Retries after the first attempt.
-    pub max_retries: Setting<u32>,
-    /// Before the first retry.
-    pub initial_delay_ms: Setting<u64>,
-    /// Growth from one delay to the next.
-    pub backoff_multiplier: Setting<f64>,
-    /// The longest delay.
-    pub max_delay_ms: Setting<u64>,
-}
-
-impl Retry {
-    /// The numbers alone.
-    pub fn values(&self) -> RetryConfig {
-        RetryConfig {
-            max_retries: self.max_retries.value,
-            initial_delay_ms: self.initial_delay_ms.value,
-            backoff_multiplier: self.backoff_multiplier.value,
-            max_delay_ms: self.max_delay_ms.value,
-        }
-    }
+    /// `[models."PROVIDER/ID"]` and `[providers.NAME]`.
+    pub open: open::Open,
 }
 
 impl Default for Config {
     /// What holds when nobody sets anything, on a machine without a home directory.
     fn default() -> Self {
-        let (limits, retry) = (ExecutionLimits::default(), RetryConfig::default());
         Self {
-            model: Setting::default_of(None),
+            model: Setting::default_of(Vec::new()),
+            base_url: Setting::default_of(None),
             system: Setting::default_of(String::new()),
             tools: Setting::default_of(default_tools().iter().map(|tool| tool.name().to_owned()).collect()),
             permission: Setting::default_of(PermissionMode::Ask),
@@ -222,18 +190,18 @@ impl Default for Config {
             max_tokens: Setting::default_of(None),
             temperature: Setting::default_of(None),
             tool_execution: Setting::default_of(ToolExecutionStrategy::Parallel),
-            openai: OpenAi { base_url: Setting::default_of(None) },
-            limits: Limits {
-                max_turns: Setting::default_of(limits.max_turns),
-                max_total_tokens: Setting::default_of(limits.max_total_tokens),
-                max_duration: Setting::default_of(limits.max_duration),
-            },
-            retry: Retry {
-                max_retries: Setting::default_of(retry.max_retries),
-                initial_delay_ms: Setting::default_of(retry.initial_delay_ms),
-                backoff_multiplier: Setting::default_of(retry.backoff_multiplier),
-                max_delay_ms: Setting::default_of(retry.max_delay_ms),
-            },
+            cache: Setting::default_of(CacheConfig::default()),
+            openai: Service::default(),
+            anthropic: Service::default(),
+            azure: Azure::default(),
+            google: Service::default(),
+            vertex: Vertex::default(),
+            bedrock: Bedrock::default(),
+            ollama: Service::default(),
+            connection: Connection::default(),
+            limits: Limits::default(),
+            retry: Retry::default(),
+            open: open::Open::default(),
         }
     }
 }
@@ -242,6 +210,20 @@ impl Config {
     /// Every layer laid over the one before. All that is wrong is told at once.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
         layers::load(sources)
+    }
+
+    /// Where a provider is, as its section or its vendor's variable says; `None` for one without a section.
+    pub fn place_of(&self, provider: &str) -> Option<&Setting<Option<String>>> {
+        match provider {
+            "openai" | "openai-responses" => Some(&self.openai.base_url),
+            "anthropic" => Some(&self.anthropic.base_url),
+            "azure" => Some(&self.azure.base_url),
+            "google" => Some(&self.google.base_url),
+            "vertex" => Some(&self.vertex.base_url),
+            "bedrock" => Some(&self.bedrock.base_url),
+            "ollama" => Some(&self.ollama.base_url),
+            _ => None,
+        }
     }
 
     /// Every key with its value and origin, in the order of the table.

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/models.rs"]
+mod models;
 #[path = "cli/refusals.rs"]
 mod refusals;
 #[path = "cli/resuming.rs"]

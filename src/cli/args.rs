@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use playhouse::protocol::SessionId;
 
+use super::recordings::RecordingArgs;
 use super::text::{Tint, error_line};
 
 /// Runs language-model agents that survive crashes.
@@ -51,6 +52,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Lists, shows and removes sessions
     Sessions(SessionsArgs),
+    /// Lists the providers, the keys they need, and what is known of their models
+    Models(ModelsArgs),
     /// Shows the settings and where they come from
     Config(ConfigArgs),
 }
@@ -67,6 +70,8 @@ pub struct RunArgs {
     /// Go on in the newest session of this directory
     #[arg(long = "continue")]
     pub r#continue: bool,
+    #[command(flatten)]
+    pub recordings: RecordingArgs,
     /// Print one event per line as JSON
     #[arg(long)]
     pub json: bool,
@@ -75,13 +80,14 @@ pub struct RunArgs {
 /// Flags that are settings: they win over the environment and the files, which docs/configuration.md describes.
 #[derive(Debug, Args)]
 pub struct SettingArgs {
-    /// The model: openai/ID (key from OPENAI_API_KEY) or scripted/FILE
+    /// The model, or several separated by commas: the later are asked when the earlier fail; `playhouse models` lists
+    /// the providers
     #[arg(long, value_name = "PROVIDER/ID")]
     pub model: Option<String>,
     /// Play a script file instead of asking a model; the same as --model scripted/FILE
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     pub script: Option<PathBuf>,
-    /// Where the model's service is, with its /v1 [default: $OPENAI_BASE_URL, or the provider's own]
+    /// Where the first model's service is, as its vendor's library takes it [default: what is configured, or its own]
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
     /// The system prompt
@@ -151,6 +157,8 @@ pub struct ResumeArgs {
     /// The session to finish
     #[arg(value_parser = session_id)]
     pub session: Option<SessionId>,
+    #[command(flatten)]
+    pub recordings: RecordingArgs,
     /// Print one event per line as JSON
     #[arg(long)]
     pub json: bool,
@@ -188,6 +196,15 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// Show what is known of this provider's models
+    pub provider: Option<String>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use playhouse::config::open::OpenRow;
 use playhouse::config::{Config, HeldBack, Origin, Problems, Row, Sources};
 use serde_json::{Value, json};
 
@@ -35,9 +36,15 @@ pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Stop> {
     let start = args.settings.cwd.as_deref().map_or_else(here, real_folder)?;
     let config = load(shared, Some(&args.settings), Some(start))?;
     let text = match (args.json, args.origin) {
-        (true, _) => config.rows().iter().map(|row| format!("{}\n", object(row))).collect(),
-        (false, true) => toml(&config.rows(), |row| format!("  # {}", spelled_out(&origin(row)))),
-        (false, false) => toml(&config.rows(), |_| String::new()),
+        (true, _) => {
+            let rows = config.rows().iter().map(object).chain(config.open.rows().iter().map(open_object)).collect();
+            lines(rows)
+        }
+        (false, true) => {
+            let rows = toml(&config.rows(), |row| format!("  # {}", spelled_out(&origin(row))));
+            rows + &open_toml(&config.open.rows(), |row| format!("  # {}", spelled_out(&row.origin.to_string())))
+        }
+        (false, false) => toml(&config.rows(), |_| String::new()) + &open_toml(&config.open.rows(), |_| String::new()),
     };
     write_out(&text).map_err(|error| unwritten(&error))
 }
@@ -59,6 +66,28 @@ fn toml(rows: &[Row<'_>], behind: impl Fn(&Row<'_>) -> String) -> String {
     text
 }
 
+fn lines(objects: Vec<Value>) -> String {
+    objects.into_iter().map(|object| format!("{object}\n")).collect()
+}
+
+fn open_toml(rows: &[OpenRow<'_>], behind: impl Fn(&OpenRow<'_>) -> String) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for row in rows {
+        if row.section != section {
+            section = &row.section;
+            text.push_str(&format!("\n[{section}]\n"));
+        }
+        text.push_str(&format!("{} = {}{}\n", row.name, row.value.to_toml().unwrap_or_default(), behind(row)));
+    }
+    text
+}
+
+fn open_object(row: &OpenRow<'_>) -> Value {
+    let key = format!("{}.{}", row.section, row.name);
+    with_origin(json!({"key": key, "value": row.value.to_json()}), row.origin)
+}
+
 fn origin(row: &Row<'_>) -> String {
     let held_back = row.held_back.map(|HeldBack { wanted, at }| {
         let wanted = wanted.to_toml().unwrap_or_default();
@@ -68,8 +97,15 @@ fn origin(row: &Row<'_>) -> String {
 }
 
 fn object(row: &Row<'_>) -> Value {
-    let mut object = json!({"key": row.key.name(), "value": row.value.to_json()});
-    let (name, more) = match row.origin {
+    let mut object = with_origin(json!({"key": row.key.name(), "value": row.value.to_json()}), row.origin);
+    if let Some(HeldBack { wanted, at }) = row.held_back {
+        object["held_back"] = json!({"value": wanted.to_json(), "path": at.path.to_string_lossy(), "line": at.line});
+    }
+    object
+}
+
+fn with_origin(mut object: Value, origin: &Origin) -> Value {
+    let (name, more) = match origin {
         Origin::Default => ("default", Vec::new()),
         Origin::User(at) => ("user", vec![("path", json!(at.path.to_string_lossy())), ("line", json!(at.line))]),
         Origin::Project(at) => ("project", vec![("path", json!(at.path.to_string_lossy())), ("line", json!(at.line))]),
@@ -79,9 +115,6 @@ fn object(row: &Row<'_>) -> Value {
     object["origin"] = json!(name);
     for (field, value) in more {
         object[field] = value;
-    }
-    if let Some(HeldBack { wanted, at }) = row.held_back {
-        object["held_back"] = json!({"value": wanted.to_json(), "path": at.path.to_string_lossy(), "line": at.line});
     }
     object
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse::agent::{Definition, SubAgentTool};
+use playhouse::config::Connection;
 use playhouse::protocol::ExecutionLimits;
 use playhouse::protocol::entry::Settings;
 use playhouse::session::StoreError;
@@ -12,7 +13,8 @@ use playhouse::tools::{Tool, ToolSet, default_tools};
 use playhouse::{House, OpenError};
 
 use super::ask::Answers;
-use super::model;
+use super::model::{self, Chain};
+use super::recordings::RecordingArgs;
 use super::stop::Stop;
 
 /// The name that journals have for it.
@@ -26,9 +28,16 @@ const CHILD_TOKENS: u64 = 100_000;
 const CHILD_TIME: Duration = Duration::from_secs(300);
 
 /// Opens a house that knows the command line's kind; in memory without a folder.
-pub async fn open_house(folder: Option<PathBuf>, answers: Answers) -> Result<House, Stop> {
-    let builder = House::builder().kind(KIND, move |settings| {
-        model::check(&settings.model)?;
+pub async fn open_house(
+    folder: Option<PathBuf>,
+    connection: &Connection,
+    recordings: &RecordingArgs,
+    answers: Answers,
+) -> Result<House, Stop> {
+    let builder = House::builder().connection_rules(connection.rules()).service_options(connection.options());
+    let (builder, from) = (recordings.wire(builder), recordings.answers());
+    let builder = builder.kind(KIND, move |settings| {
+        model::check(&Chain::of(settings), from)?;
         Ok(definition(settings, &answers))
     });
     let opened = match folder {

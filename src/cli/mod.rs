@@ -1,4 +1,4 @@
-//! The command line: `demo`, `run`, `resume`, `sessions`, `config`.
+//! The command line: `demo`, `run`, `resume`, `sessions`, `models`, `config`.
 //!
 //! It owns nothing of its own: a house does the work, and this prints what happens and turns the end into an exit code.
 
@@ -10,7 +10,9 @@ mod follow;
 mod kind;
 mod lanes;
 mod model;
+mod models;
 mod place;
+mod recordings;
 mod resume;
 mod run;
 mod sessions;
@@ -22,12 +24,11 @@ mod tally;
 mod text;
 mod view;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use args::{Cli, Command, ConfigCommand, SharedArgs};
 use clap::Parser;
-use follow::Kept;
+use playhouse::config::Config;
 use stop::Stop;
 
 /// Does what the command line says; the answer is the exit code.
@@ -52,17 +53,25 @@ fn perform(cli: Cli) -> Result<(), Stop> {
             let plan = run::Plan::new(*args, &cli.shared)?;
             on_runtime(run::run(plan))
         }
-        Command::Resume(args) => on_runtime(resume::resume(args, kept_in(&cli.shared)?)),
-        Command::Sessions(args) => sessions::sessions(args, &kept_in(&cli.shared)?.0),
+        Command::Resume(args) => {
+            let config = without_project(&cli.shared)?;
+            let kept = place::data_dir(&config, &cli.shared)?;
+            on_runtime(resume::resume(args, config.connection, kept))
+        }
+        Command::Sessions(args) => {
+            let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            sessions::sessions(args, &folder)
+        }
+        Command::Models(args) => models::models(&args),
         Command::Config(args) => match args.command {
             ConfigCommand::Show(args) => config::show(&args, &cli.shared),
         },
     }
 }
 
-/// Where sessions are kept. No project has a say in it, so that none is looked for.
-fn kept_in(shared: &SharedArgs) -> Result<(PathBuf, Kept), Stop> {
-    place::data_dir(&config::load(shared, None, None)?, shared)
+/// The configuration where no project has a say, so that none is looked for.
+fn without_project(shared: &SharedArgs) -> Result<Config, Stop> {
+    config::load(shared, None, None)
 }
 
 fn on_runtime(work: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {

@@ -17,8 +17,9 @@ use super::ask::{Answers, Asking, answers};
 use super::config;
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
 use super::kind::{self, KIND};
-use super::model;
+use super::model::{self, Chain};
 use super::place::{self, here, real_folder};
+use super::recordings::RecordingArgs;
 use super::resume::{self, refuse_if_not_ours};
 use super::settings;
 use super::signals::Interrupt;
@@ -45,6 +46,7 @@ pub struct Plan {
     config: Config,
     /// `--cwd`.
     cwd: Option<PathBuf>,
+    recordings: RecordingArgs,
     form: Form,
 }
 
@@ -83,7 +85,8 @@ impl Plan {
             // Before stdin is read: nobody should type a prompt for nothing.
             model::chosen(&config)?;
         }
-        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, config, cwd, form: Form::of(args.json) })
+        let (recordings, form) = (args.recordings, Form::of(args.json));
+        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, config, cwd, recordings, form })
     }
 }
 
@@ -112,14 +115,15 @@ fn read_prompt(given: Option<String>) -> Result<String, Stop> {
 pub async fn run(plan: Plan) -> Result<(), Stop> {
     let interrupt = Interrupt::listen()?;
     if let Where::New = plan.place {
-        model::checked(&model::chosen(&plan.config)?).await?;
+        model::checked(model::chosen(&plan.config)?, plan.recordings.answers()).await?;
     }
     if plan.folder.is_none() {
         error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
     }
     let asking = Asking::default();
     let answers = answers(&asking);
-    let house = kind::open_house(plan.folder.clone(), answers.clone()).await?;
+    let house =
+        kind::open_house(plan.folder.clone(), &plan.config.connection, &plan.recordings, answers.clone()).await?;
     let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone() };
     let done = on_stage(&house, &plan, &answers, &mut watch).await;
     let finished = watch.view.finish();
@@ -168,8 +172,12 @@ async fn take_on(
         .limits(settings.limits)
         .durability(settings.durability)
         .retry(settings.retry)
+        .cache_config(settings.cache)
         .thinking(settings.thinking_level)
         .tool_execution(settings.tool_execution);
+    for model in &settings.fallbacks {
+        builder = builder.fallback(keyed(model)?);
+    }
     if let Some(tokens) = settings.max_tokens {
         builder = builder.max_tokens(tokens);
     }
@@ -205,7 +213,7 @@ async fn reopen(
     }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
     let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), &stored)?;
-    model::checked(&wanted.model).await?;
+    model::checked(Chain::of(&wanted), plan.recordings.answers()).await?;
     let is_open = match &summary.status {
         SessionStatus::Idle => false,
         SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,

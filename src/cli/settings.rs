@@ -7,16 +7,17 @@ use playhouse::protocol::QueueMode;
 use playhouse::protocol::entry::Settings;
 
 use super::kind::KIND;
-use super::model;
+use super::model::{self, Chain};
 use super::place::here;
 use super::stop::Stop;
 
 /// The settings of a new session.
 pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
+    let Chain { model, fallbacks } = model::chosen(config)?;
     Ok(Settings {
         kind: KIND.to_owned(),
-        model: model::chosen(config)?.into(),
-        fallbacks: Vec::new(),
+        model: model.into(),
+        fallbacks: fallbacks.into_iter().map(Into::into).collect(),
         system_prompt: config.system.value.as_str().into(),
         tools: config.tools.value.clone(),
         cwd: cwd.map_or_else(here, |cwd| Ok(cwd.to_owned()))?,
@@ -24,7 +25,7 @@ pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
         limits: config.limits.values(),
         durability: config.durability.value,
         retry: config.retry.values(),
-        cache: Default::default(),
+        cache: config.cache.value,
         thinking_level: config.thinking.value,
         max_tokens: config.max_tokens.value,
         temperature: config.temperature.value,
@@ -38,7 +39,7 @@ pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
 /// A stored session's settings, with what flags change.
 pub fn changed(config: &Config, cwd: Option<&Path>, stored: &Settings) -> Result<Settings, Stop> {
     let mut settings = stored.clone();
-    settings.model = model::changed(config, &stored.model)?.into();
+    model::changed(config, Chain::of(stored))?.put(&mut settings);
     put(&mut settings.system_prompt, config.system.by_flag().map(|text| text.as_str().into()).as_ref());
     put(&mut settings.tools, config.tools.by_flag());
     put(&mut settings.cwd, cwd.map(Path::to_owned).as_ref());

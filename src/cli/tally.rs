@@ -29,7 +29,7 @@ impl Tally {
         }
     }
 
-    /// The line. What it costs is not known without prices.
+    /// The line. What it costs is not known unless every call has its price.
     pub fn line(&self, sub_agents: usize) -> String {
         let Usage { input, output, cache_read, cache_write, reasoning, .. } = self.usage;
         let mut parts = vec![format!("{} tokens in", grouped(input + cache_read + cache_write))];
@@ -45,7 +45,7 @@ impl Tally {
             parts.push(counted(sub_agents, "sub-agent"));
         }
         parts.push(format!("{:.1} s", self.begun.elapsed().as_secs_f64()));
-        parts.push("cost unknown".to_owned());
+        parts.push(self.usage.cost.map_or_else(|| "cost unknown".to_owned(), |cost| cost.to_string()));
         format!("— {}", parts.join(", "))
     }
 }
@@ -70,7 +70,7 @@ fn grouped(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use playhouse::protocol::Outcome;
+    use playhouse::protocol::{Outcome, Prices};
 
     #[test]
     fn numbers_are_grouped() {
@@ -87,5 +87,20 @@ mod tests {
         let line = tally.line(1);
         assert!(line.starts_with("— 4,000 tokens in, 75 % of them cached, 26 out, 0 turns, 1 sub-agent, 0."), "{line}");
         assert!(line.ends_with(" s, cost unknown"), "{line}");
+    }
+
+    #[test]
+    fn a_cost_is_told_when_all_of_it_is_known() {
+        let prices = Prices { input: 10_000_000, output: 20_000_000, ..Prices::default() };
+        let mut tally = Tally::new(Instant::now());
+        let mut end = |usage| {
+            let (messages, rejection) = (Vec::new(), None);
+            tally.take(&AgentEvent::AgentEnd { messages, usage, outcome: Outcome::Stop, rejection });
+            tally.line(0)
+        };
+        let priced = Usage::of(1_000, 100, 0, 0, 0).priced(Some(&prices));
+        assert!(end(priced).ends_with(" s, $0.0120"));
+        assert!(end(priced).ends_with(" s, $0.0240"), "a helper's is added");
+        assert!(end(Usage::of(1, 0, 0, 0, 0)).ends_with(" s, cost unknown"));
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use playhouse_protocol::{Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy};
+use playhouse_protocol::{
+    CacheConfig, CacheStrategy, Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy,
+};
 
 use super::TOOLS;
 use super::codec::{Bad, Codec, Given};
@@ -21,16 +23,29 @@ const DAY_MS: u64 = 86_400_000;
 /// A longer run than a year is a slip; no limit is `none`.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-pub(super) const MODEL: Codec<Option<ModelName>> = Codec {
-    takes: "a model: `openai/ID` or `scripted/FILE`",
+pub(super) const MODELS: Codec<Vec<ModelName>> = Codec {
+    takes: "a model such as `openai/gpt-5` or `scripted/FILE`, or several in the order they are asked",
     read: |given, folder| {
-        let name = ModelName::parse(given.text()?.trim()).map_err(Bad::Because)?;
-        Ok(Some(match name {
-            ModelName::OpenAi(id) => ModelName::OpenAi(id),
+        let names = match given {
+            Given::List(names) if names.is_empty() => return Err(Bad::NotThis),
+            Given::List(names) => names.iter().map(|name| ModelName::parse(name.trim())).collect::<Result<Vec<_>, _>>(),
+            given => ModelName::parse_chain(&given.text()?),
+        };
+        let at_home = |name| match name {
+            ModelName::Served { provider, id } => ModelName::Served { provider, id },
             ModelName::Scripted(file) => ModelName::Scripted(rooted(file, folder)),
-        }))
+        };
+        Ok(names.map_err(Bad::Because)?.into_iter().map(at_home).collect())
     },
-    show: |model| text_or_unset(model.as_ref().map(ToString::to_string)),
+    show: |models| {
+        let names: Vec<String> = models.iter().map(ToString::to_string).collect();
+        match names.as_slice() {
+            [] => Shown::Unset,
+            // A file's name can look like two models.
+            [name] if ModelName::parse_chain(name).is_ok_and(|chain| chain.len() == 1) => Shown::Text(name.clone()),
+            _ => Shown::List(names),
+        }
+    },
 };
 
 pub(super) const TEXT: Codec<String> =
@@ -173,11 +188,26 @@ pub(super) const BASE_URL: Codec<Option<String>> = Codec {
     show: |url| text_or_unset(url.as_deref().map(harmless)),
 };
 
-/// A variable of other programs: judged by whoever uses it, not by us.
-pub(super) fn anyones_url(given: Given) -> Result<Option<String>, Bad> {
-    let url = given.text()?.trim().to_owned();
-    Ok((!url.is_empty()).then_some(url))
-}
+/// What a service calls a region, a project or a version; it becomes part of an address.
+pub(super) const NAME: Codec<Option<String>> = Codec {
+    takes: "a name of letters, digits, `-`, `_`, `.` and `:`",
+    read: |given, _| {
+        let name = given.text()?.trim().to_owned();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+        let is_name = (1..=100).contains(&name.len()) && name.chars().all(is_plain) && !name.starts_with('.');
+        if is_name { Ok(Some(name)) } else { Err(Bad::NotThis) }
+    },
+    show: |name| text_or_unset(name.clone()),
+};
+
+pub(super) const CACHE: Codec<CacheConfig> = Codec {
+    takes: "`auto` or `off`",
+    read: |given, _| {
+        let off = CacheConfig { enabled: false, strategy: CacheStrategy::Disabled };
+        given.one_of(&[("auto", CacheConfig::default()), ("off", off)])
+    },
+    show: |cache| word(if cache.enabled { "auto" } else { "off" }),
+};
 
 pub(super) const TURN_LIMIT: Codec<Option<u32>> = Codec {
     takes: "a whole number from 1 to 4294967295, or `none`",
@@ -218,6 +248,24 @@ pub(super) const DELAY_MS: Codec<u64> = Codec {
     takes: "milliseconds, a whole number from 0 to 86400000",
     read: |given, _| given.whole(0, DAY_MS),
     show: |millis| Shown::Whole(*millis),
+};
+
+pub(super) const TIMES: Codec<u32> = Codec {
+    takes: "a whole number from 1 to 4294967295",
+    read: |given, _| small(given, 1),
+    show: |count| Shown::Whole((*count).into()),
+};
+
+pub(super) const WAIT_MS: Codec<u64> = Codec {
+    takes: "milliseconds, a whole number from 1 to 86400000",
+    read: |given, _| given.whole(1, DAY_MS),
+    show: |millis| Shown::Whole(*millis),
+};
+
+pub(super) const WAIT_LIMIT_MS: Codec<Option<u64>> = Codec {
+    takes: "milliseconds, a whole number from 1 to 86400000, or `none`",
+    read: |given, _| if given.is(NONE) { Ok(None) } else { given.whole(1, DAY_MS).map(Some) },
+    show: |limit| limit.map_or(word(NONE), Shown::Whole),
 };
 
 pub(super) const GROWTH: Codec<f64> = Codec {

@@ -13,8 +13,9 @@ use super::expand::{Reading, expand};
 use super::keys::{ByProject, Key, keys};
 use super::layers::put;
 use super::nearest::nearest;
+use super::open_file::OpenSection;
 use super::places::Candidate;
-use super::problem::Problem;
+use super::problem::{ExpandError, Problem};
 use super::{Config, Origin, Place};
 
 /// No configuration is longer than this.
@@ -108,8 +109,16 @@ pub(super) fn lay_over(config: &mut Config, source: &Source, whose: Whose<'_>, p
 }
 
 impl Source {
-    fn at(&self, span: Option<Range<usize>>) -> Place {
+    pub(super) fn at(&self, span: Option<Range<usize>>) -> Place {
         place(&self.path, &self.text, span.map_or(0, |span| span.start))
+    }
+
+    /// What a value is told as.
+    pub(super) fn found(&self, item: &Item) -> String {
+        match item.as_value() {
+            Some(_) => self.written(item.span()),
+            None => "a table".to_owned(),
+        }
     }
 
     /// What stands there, cut.
@@ -123,11 +132,12 @@ impl Source {
     }
 }
 
-struct Laying<'a> {
-    config: &'a mut Config,
-    source: &'a Source,
+/// A file on its way over a configuration.
+pub(super) struct Laying<'a> {
+    pub(super) config: &'a mut Config,
+    pub(super) source: &'a Source,
     whose: Whose<'a>,
-    problems: &'a mut Vec<Problem>,
+    pub(super) problems: &'a mut Vec<Problem>,
 }
 
 impl Laying<'_> {
@@ -144,6 +154,18 @@ impl Laying<'_> {
                 self.value(key, item, at);
                 continue;
             }
+            if let (None, Some(open)) = (section, OpenSection::named(name)) {
+                match (self.whose, item.as_table_like()) {
+                    (Whose::Project, _) => {
+                        self.problems.push(Problem::SectionByProject { at, section: open.name() });
+                    }
+                    (Whose::User(_), Some(inner)) => self.open(open, inner),
+                    (Whose::User(_), None) => {
+                        self.problems.push(Problem::NotASection { at, section: name.to_owned() });
+                    }
+                }
+                continue;
+            }
             let is_section = section.is_none() && keys().iter().any(|key| key.section() == Some(name));
             match (is_section, item.as_table_like()) {
                 (true, Some(inner)) => self.table(inner, Some(name)),
@@ -153,18 +175,14 @@ impl Laying<'_> {
         }
     }
 
-    fn value(&mut self, key: &'static Key, item: &Item, at: Place) {
-        let is_project = matches!(self.whose, Whose::Project);
-        if is_project && key.by_project() == ByProject::No {
-            self.problems.push(Problem::NotByProject { at, key, why: None });
-            return;
-        }
+    /// A value as it stands there, its variables replaced.
+    pub(super) fn given(&self, item: &Item) -> Result<Given, ExpandError> {
         let reading = match self.whose {
             Whose::User(reading) => reading,
             Whose::Project => Reading::Nothing,
         };
         let expanded = |text: &str| expand(text, reading);
-        let given = match item.as_value() {
+        match item.as_value() {
             Some(Value::String(text)) => expanded(text.value()).map(Given::Text),
             Some(Value::Integer(number)) => Ok(Given::Whole(*number.value())),
             Some(Value::Float(number)) => Ok(Given::Number(*number.value())),
@@ -173,18 +191,24 @@ impl Laying<'_> {
                 None => Ok(Given::Other),
             },
             Some(Value::Boolean(_) | Value::Datetime(_) | Value::InlineTable(_)) | None => Ok(Given::Other),
-        };
+        }
+    }
+
+    fn value(&mut self, key: &'static Key, item: &Item, at: Place) {
+        let is_project = matches!(self.whose, Whose::Project);
+        if is_project && key.by_project() == ByProject::No {
+            self.problems.push(Problem::NotByProject { at, key, why: None });
+            return;
+        }
+        let given = self.given(item);
         let given = match given {
             Ok(given) => given,
             Err(reason) => {
-                self.problems.push(Problem::Expansion { at, key: key.name(), reason });
+                self.problems.push(Problem::Expansion { at, key: key.name().to_owned(), reason });
                 return;
             }
         };
-        let found = match item.as_value() {
-            Some(_) => self.source.written(item.span()),
-            None => "a table".to_owned(),
-        };
+        let found = self.source.found(item);
         let origin = match self.whose {
             Whose::User(_) => Origin::User(at),
             Whose::Project => Origin::Project(at),

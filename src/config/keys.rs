@@ -1,214 +1,31 @@
-//! The table of keys, from which everything else follows.
+//! What a key is, from which everything else follows.
 
 use std::fmt;
 use std::path::Path;
 
 use super::codec::{Bad, Codec, Given};
-use super::narrow::{Narrowed, fewer, lower, same_provider, stricter};
+use super::narrow::Narrowed;
 use super::shown::Row;
-use super::{Config, HeldBack, Origin, Place, Setting, codecs};
+use super::{Config, HeldBack, Origin, Place, Setting, table};
 
 /// Every key.
 pub fn keys() -> &'static [Key] {
-    KEYS
+    table::KEYS
 }
 
-const KEYS: &[Key] = &[
-    Key {
-        name: "model",
-        unset: "a run needs one",
-        flags: &["--model", "--script"],
-        ..key(&Bound {
-            of: |config| &config.model,
-            of_mut: |config| &mut config.model,
-            codec: codecs::MODEL,
-            project: Rule::Narrows("only a service's model, of the user's provider", same_provider),
-        })
-    },
-    Key {
-        name: "system",
-        flags: &["--system"],
-        ..key(&Bound {
-            of: |config| &config.system,
-            of_mut: |config| &mut config.system,
-            codec: codecs::TEXT,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "tools",
-        flags: &["--tools"],
-        ..key(&Bound {
-            of: |config| &config.tools,
-            of_mut: |config| &mut config.tools,
-            codec: codecs::TOOL_NAMES,
-            project: Rule::Narrows("only to take tools away", |now, wanted| fewer(now, wanted)),
-        })
-    },
-    Key {
-        name: "permission",
-        flags: &["--permission"],
-        ..key(&Bound {
-            of: |config| &config.permission,
-            of_mut: |config| &mut config.permission,
-            codec: codecs::PERMISSION,
-            project: Rule::Narrows("only `ask`", stricter),
-        })
-    },
-    Key {
-        name: "durability",
-        flags: &["--durability"],
-        ..key(&Bound {
-            of: |config| &config.durability,
-            of_mut: |config| &mut config.durability,
-            codec: codecs::DURABILITY,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "data_dir",
-        variable: Some("PLAYHOUSE_HOME"),
-        unset: "the platform's data directory",
-        flags: &["--data-dir"],
-        ..key(&Bound {
-            of: |config| &config.data_dir,
-            of_mut: |config| &mut config.data_dir,
-            codec: codecs::FOLDER,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "thinking",
-        flags: &["--thinking"],
-        ..key(&Bound {
-            of: |config| &config.thinking,
-            of_mut: |config| &mut config.thinking,
-            codec: codecs::THINKING,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "max_tokens",
-        unset: "the model's own",
-        flags: &["--max-tokens"],
-        ..key(&Bound {
-            of: |config| &config.max_tokens,
-            of_mut: |config| &mut config.max_tokens,
-            codec: codecs::TOKENS,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "temperature",
-        unset: "the model's own",
-        flags: &["--temperature"],
-        ..key(&Bound {
-            of: |config| &config.temperature,
-            of_mut: |config| &mut config.temperature,
-            codec: codecs::TEMPERATURE,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "tool_execution",
-        ..key(&Bound {
-            of: |config| &config.tool_execution,
-            of_mut: |config| &mut config.tool_execution,
-            codec: codecs::TOOL_EXECUTION,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "openai.base_url",
-        unset: "`$OPENAI_BASE_URL`, or OpenAI's own",
-        flags: &["--base-url"],
-        ..key(&Bound {
-            of: |config| &config.openai.base_url,
-            of_mut: |config| &mut config.openai.base_url,
-            codec: codecs::BASE_URL,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "limits.max_turns",
-        flags: &["--max-turns"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_turns,
-            of_mut: |config| &mut config.limits.max_turns,
-            codec: codecs::TURN_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    Key {
-        name: "limits.max_total_tokens",
-        flags: &["--max-total-tokens"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_total_tokens,
-            of_mut: |config| &mut config.limits.max_total_tokens,
-            codec: codecs::TOKEN_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    Key {
-        name: "limits.max_duration",
-        flags: &["--max-duration"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_duration,
-            of_mut: |config| &mut config.limits.max_duration,
-            codec: codecs::TIME_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    Key {
-        name: "retry.max_retries",
-        ..key(&Bound {
-            of: |config| &config.retry.max_retries,
-            of_mut: |config| &mut config.retry.max_retries,
-            codec: codecs::COUNT,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "retry.initial_delay_ms",
-        ..key(&Bound {
-            of: |config| &config.retry.initial_delay_ms,
-            of_mut: |config| &mut config.retry.initial_delay_ms,
-            codec: codecs::DELAY_MS,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "retry.backoff_multiplier",
-        ..key(&Bound {
-            of: |config| &config.retry.backoff_multiplier,
-            of_mut: |config| &mut config.retry.backoff_multiplier,
-            codec: codecs::GROWTH,
-            project: Rule::MayNot,
-        })
-    },
-    Key {
-        name: "retry.max_delay_ms",
-        ..key(&Bound {
-            of: |config| &config.retry.max_delay_ms,
-            of_mut: |config| &mut config.retry.max_delay_ms,
-            codec: codecs::DELAY_MS,
-            project: Rule::MayNot,
-        })
-    },
-];
-
-const fn key(bound: &'static dyn Binding) -> Key {
+/// A row without a name.
+pub(super) const fn key(bound: &'static dyn Binding) -> Key {
     Key { name: "", variable: None, unset: "", flags: &[], bound }
 }
 
 /// One key of the configuration.
 #[derive(Clone, Copy)]
 pub struct Key {
-    name: &'static str,
-    variable: Option<&'static str>,
-    unset: &'static str,
-    flags: &'static [&'static str],
-    bound: &'static dyn Binding,
+    pub(super) name: &'static str,
+    pub(super) variable: Option<&'static str>,
+    pub(super) unset: &'static str,
+    pub(super) flags: &'static [&'static str],
+    pub(super) bound: &'static dyn Binding,
 }
 
 /// Whether a project's file may set a key.
@@ -300,22 +117,25 @@ pub(super) enum NotPut {
 }
 
 /// A key's place in [`Config`], whatever its type.
-trait Binding: Sync {
+pub(super) trait Binding: Sync {
     fn takes(&self) -> &'static str;
     fn by_project(&self) -> ByProject;
     fn row<'a>(&self, key: &'static Key, config: &'a Config) -> Row<'a>;
     fn put(&self, config: &mut Config, given: Given, folder: Option<&Path>, origin: Origin) -> Result<(), NotPut>;
 }
 
-struct Bound<T: 'static> {
-    of: fn(&Config) -> &Setting<T>,
-    of_mut: fn(&mut Config) -> &mut Setting<T>,
-    codec: Codec<T>,
-    project: Rule<T>,
+/// A key's place in [`Config`], how its values are read, and what a project may do with it.
+pub(super) struct Bound<T: 'static> {
+    pub(super) of: fn(&Config) -> &Setting<T>,
+    pub(super) of_mut: fn(&mut Config) -> &mut Setting<T>,
+    pub(super) codec: Codec<T>,
+    pub(super) project: Rule<T>,
 }
 
-enum Rule<T> {
+/// What a project's file may do with a key.
+pub(super) enum Rule<T> {
     May,
+    /// Within this, as far as the function grants it.
     Narrows(&'static str, fn(&T, T) -> Narrowed<T>),
     MayNot,
 }
@@ -391,9 +211,9 @@ mod tests {
             let row = config.rows().into_iter().find(|row| row.key == key).unwrap();
             let text = match (key.name(), row.value.to_json()) {
                 ("model", _) => "openai/x".to_owned(),
-                ("openai.base_url", _) => "http://x".to_owned(),
+                (name, _) if name.ends_with("base_url") => "http://x".to_owned(),
                 ("tools", _) => "bash".to_owned(),
-                ("max_tokens" | "temperature", _) => "1".to_owned(),
+                (_, serde_json::Value::Null) => "1".to_owned(),
                 (_, serde_json::Value::String(text)) => text,
                 (_, other) => other.to_string(),
             };

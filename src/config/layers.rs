@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use playhouse_provider::preset;
+
 use super::codec::{Bad, Given};
-use super::codecs::anyones_url;
 use super::environment::{self, Variables};
 use super::expand::Reading;
 use super::file::{self, Source, Whose};
@@ -13,8 +14,8 @@ use super::places::{self, Candidate, Platform};
 use super::problem::{Problem, Problems};
 use super::{Config, Origin, Setting};
 
-/// The variable that every program for OpenAI's protocol knows; below the files, since it is not ours.
-const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+/// The flag that names one script.
+const SCRIPT: &str = "--script";
 
 /// Where settings come from.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
     let mut config = Config::default();
     let Sources { variables, folder, .. } = sources;
     config.data_dir.value = sources.platform.data_dir(variables);
-    borrow_base_url(&mut config, variables, &mut problems);
+    borrow_places(&mut config, variables, &mut problems);
     let user = noted(sources.user_file(), &mut problems);
     if let Some(source) = &user {
         file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);
@@ -86,8 +87,12 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
         match keys().iter().find(|key| key.flags().contains(name)) {
             Some(key) => {
                 let found = format!("{:?}", value.to_string_lossy());
-                let given = (Given::Plain(value.clone()), found.as_str());
-                put(&mut config, key, given, folder.as_deref(), Origin::Flag(name), &mut problems);
+                let given = match (*name, value.to_str()) {
+                    // One file, whatever commas its name has.
+                    (SCRIPT, Some(text)) => Given::List(vec![text.to_owned()]),
+                    (_, _) => Given::Plain(value.clone()),
+                };
+                put(&mut config, key, (given, &found), folder.as_deref(), Origin::Flag(name), &mut problems);
             }
             None => problems.push(Problem::UnknownFlag { name }),
         }
@@ -102,15 +107,30 @@ fn noted<T>(found: Result<Option<T>, Problem>, problems: &mut Vec<Problem>) -> O
     })
 }
 
-fn borrow_base_url(config: &mut Config, variables: &Variables, problems: &mut Vec<Problem>) {
-    let Some(value) = variables.get(OPENAI_BASE_URL) else { return };
-    match anyones_url(Given::Plain(value.to_owned())) {
-        Ok(None) => {}
-        Ok(value) => {
-            let origin = Origin::Environment(OPENAI_BASE_URL.to_owned());
-            config.openai.base_url = Setting { value, origin, held_back: None };
+/// Takes over what the vendors' own variables say about where services are: below the files, since they are not ours,
+/// and judged by whoever uses it.
+fn borrow_places(config: &mut Config, variables: &Variables, problems: &mut Vec<Problem>) {
+    let places = [
+        ("openai", &mut config.openai.base_url),
+        ("anthropic", &mut config.anthropic.base_url),
+        ("azure", &mut config.azure.base_url),
+        ("google", &mut config.google.base_url),
+        ("vertex", &mut config.vertex.base_url),
+        ("bedrock", &mut config.bedrock.base_url),
+        ("ollama", &mut config.ollama.base_url),
+    ];
+    for (provider, place) in places {
+        let Some(preset) = preset(provider) else { continue };
+        let set = preset.base_url_variables.iter().find_map(|name| Some((*name, variables.get(name)?)));
+        let Some((name, value)) = set else { continue };
+        let Some(text) = value.to_str() else {
+            problems.push(Problem::NotText { name: name.to_owned() });
+            continue;
+        };
+        if let Some(url) = preset.place(|asked| (asked == name).then(|| text.to_owned())) {
+            let origin = Origin::Environment(name.to_owned());
+            *place = Setting { value: Some(url), origin, held_back: None };
         }
-        Err(_) => problems.push(Problem::NotText { name: OPENAI_BASE_URL.to_owned() }),
     }
 }
 
@@ -127,12 +147,12 @@ pub(super) fn put(
     let Err(not_put) = key.put(config, given, folder, origin) else { return };
     problems.push(match (not_put, at) {
         (NotPut::ByProject(why), Origin::Project(at)) => Problem::NotByProject { at, key, why },
-        (NotPut::Bad(Bad::Because(reason)), at) => Problem::Unusable { at, key: key.name(), reason },
+        (NotPut::Bad(Bad::Because(reason)), at) => Problem::Unusable { at, key: key.name().to_owned(), reason },
         (NotPut::Bad(Bad::NotText), Origin::Environment(name)) => Problem::NotText { name },
         (NotPut::Bad(Bad::NotText), Origin::Flag(name)) => Problem::NotText { name: name.to_owned() },
         (NotPut::Bad(Bad::NotThis | Bad::NotText) | NotPut::ByProject(_), at) => {
             let found = found.chars().take(80).collect();
-            Problem::BadValue { at, key: key.name(), found, takes: key.takes() }
+            Problem::BadValue { at, key: key.name().to_owned(), found, takes: key.takes() }
         }
     });
 }

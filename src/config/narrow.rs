@@ -38,12 +38,32 @@ pub(super) fn stricter(_: &PermissionMode, wanted: PermissionMode) -> Narrowed<P
     }
 }
 
-/// Another model of the same provider may answer; no script, which would be commands from the project.
-pub(super) fn same_provider(now: &Option<ModelName>, wanted: Option<ModelName>) -> Narrowed<Option<ModelName>> {
-    match (now, &wanted) {
-        (_, Some(ModelName::Scripted(_))) => Narrowed::Refused("a script says which tools run"),
-        (Some(ModelName::Scripted(_)), _) => Narrowed::Less(None),
-        (Some(ModelName::OpenAi(_)) | None, _) => Narrowed::Granted(wanted),
+/// Whose models a project's file may name when the user names none.
+const UNNAMED: &str = "openai";
+
+/// Other models of the user's providers may answer; no script, which would be commands from the project.
+pub(super) fn same_providers(now: &[ModelName], wanted: Vec<ModelName>) -> Narrowed<Vec<ModelName>> {
+    let is_script = |name: &ModelName| matches!(name, ModelName::Scripted(_));
+    if wanted.iter().any(is_script) {
+        return Narrowed::Refused("a script says which tools run");
+    }
+    let is_users = |name: &ModelName| match provider(name) {
+        Some(wanted) if now.is_empty() => wanted == UNNAMED,
+        wanted => now.iter().any(|users| provider(users).is_some() && provider(users) == wanted),
+    };
+    let all = wanted.len();
+    let granted: Vec<ModelName> = wanted.into_iter().filter(is_users).collect();
+    match granted.len() {
+        n if n == all => Narrowed::Granted(granted),
+        0 => Narrowed::Less(None),
+        _ => Narrowed::Less(Some(granted)),
+    }
+}
+
+fn provider(name: &ModelName) -> Option<&'static str> {
+    match name {
+        ModelName::Served { provider, .. } => Some(provider),
+        ModelName::Scripted(_) => None,
     }
 }
 
@@ -73,14 +93,27 @@ mod tests {
     }
 
     #[test]
-    fn a_model_stays_with_its_provider_and_a_script_is_refused() {
-        let (one, two) = (ModelName::OpenAi("one".into()), ModelName::OpenAi("two".into()));
-        let script = ModelName::Scripted("s.json".into());
-        assert_eq!(same_provider(&None, Some(one.clone())), Narrowed::Granted(Some(one.clone())));
-        assert_eq!(same_provider(&Some(one.clone()), Some(two.clone())), Narrowed::Granted(Some(two.clone())));
-        assert_eq!(same_provider(&Some(script.clone()), Some(two)), Narrowed::Less(None));
-        let refused = same_provider(&Some(one), Some(script));
-        assert!(matches!(refused, Narrowed::Refused(_)), "{refused:?}");
+    fn models_stay_with_the_users_providers_and_a_script_is_refused() {
+        let chain = |names: &str| ModelName::parse_chain(names).unwrap();
+        let asked = |now: &[ModelName], names: &str| same_providers(now, chain(names));
+        let granted = |names: &str| Narrowed::Granted(chain(names));
+        let one = chain("openai/one");
+        assert_eq!(asked(&one, "openai/two"), granted("openai/two"));
+        assert_eq!(asked(&one, "openai/two,openai/three"), granted("openai/two,openai/three"));
+        assert_eq!(asked(&one, "anthropic/two"), Narrowed::Less(None));
+        assert_eq!(asked(&one, "openai-responses/two"), Narrowed::Less(None));
+        assert_eq!(asked(&one, "groq/x,openai/two"), Narrowed::Less(Some(chain("openai/two"))));
+        let both = chain("openai/one,anthropic/one");
+        assert_eq!(asked(&both, "anthropic/two,openai/two"), granted("anthropic/two,openai/two"));
+        // Who names nobody has chosen no service: a project chooses none for them but the usual one.
+        assert_eq!(asked(&[], "openai/two"), granted("openai/two"));
+        assert_eq!(asked(&[], "openrouter/two"), Narrowed::Less(None));
+        assert_eq!(asked(&[], "ollama/two,openai/two"), Narrowed::Less(Some(chain("openai/two"))));
+        assert_eq!(asked(&chain("scripted/s.json"), "openai/two"), Narrowed::Less(None));
+        for (now, wanted) in [("openai/one", "scripted/s.json"), ("scripted/s.json", "openai/a,scripted/s.json")] {
+            let refused = asked(&chain(now), wanted);
+            assert!(matches!(refused, Narrowed::Refused(_)), "{refused:?}");
+        }
     }
 
     #[test]

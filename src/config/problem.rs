@@ -62,7 +62,7 @@ pub enum Problem {
         /// Where it came from.
         at: Origin,
         /// The key.
-        key: &'static str,
+        key: String,
         /// What was found.
         found: String,
         /// What the key takes.
@@ -74,7 +74,7 @@ pub enum Problem {
         /// Where it came from.
         at: Origin,
         /// The key.
-        key: &'static str,
+        key: String,
         /// Why, and what to do.
         reason: String,
     },
@@ -90,7 +90,7 @@ pub enum Problem {
         /// Where.
         at: Place,
         /// The key.
-        key: &'static str,
+        key: String,
         /// What is wrong with it.
         reason: ExpandError,
     },
@@ -103,6 +103,24 @@ pub enum Problem {
         key: &'static Key,
         /// Why it may not set this value, where it may set others.
         why: Option<&'static str>,
+    },
+    /// Something in a section with names of its own cannot be.
+    #[error("{at}: {name}: {reason}")]
+    InSection {
+        /// Where.
+        at: Place,
+        /// The name.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A project's file has a section that it may not have.
+    #[error("{at}: a project's file may not have the section [{section}]: put it in your own file")]
+    SectionByProject {
+        /// Where.
+        at: Place,
+        /// The section.
+        section: &'static str,
     },
     /// A variable begins like ours and is none.
     #[error("playhouse has no variable {name}: {}", other_variable(nearest.as_deref()))]

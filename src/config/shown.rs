@@ -53,17 +53,35 @@ fn quoted(text: &str) -> String {
     while let Some(c) = chars.next() {
         match c {
             '$' if matches!(chars.peek(), Some('$' | '{')) => out.push_str("$$"),
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_control() || is_format(c) => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
+            c => push_escaped(c, &mut out),
         }
     }
     out.push('"');
     out
+}
+
+/// A key as a file writes it, in quotes if it needs them. Nothing in it names a variable.
+pub(super) fn name_in_toml(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if is_bare {
+        return name.to_owned();
+    }
+    let mut out = String::from('"');
+    name.chars().for_each(|c| push_escaped(c, &mut out));
+    out.push('"');
+    out
+}
+
+fn push_escaped(c: char, out: &mut String) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        c if c.is_control() || is_format(c) => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+        c => out.push(c),
+    }
 }
 
 /// Characters of the basic plane that hide or reorder others.

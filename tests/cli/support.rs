@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use playhouse::protocol::Event;
+use playhouse::provider::{Access, PRESETS};
 use serde_json::Value;
 
 /// Nothing here takes this long, on any machine.
@@ -92,8 +93,14 @@ impl Desk {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playhouse"));
         command.args(args).current_dir(self.work()).stdin(Stdio::null()).env("PLAYHOUSE_HOME", self.data());
-        for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "NO_COLOR", "CLICOLOR_FORCE"] {
+        for name in ["NO_COLOR", "CLICOLOR_FORCE"] {
             command.env_remove(name);
+        }
+        for preset in PRESETS {
+            let (Access::Key(keys) | Access::MaybeKey(keys) | Access::KeyOrLogin(keys, _)) = preset.access;
+            for name in keys.iter().chain(preset.base_url_variables) {
+                command.env_remove(name);
+            }
         }
         // The settings of whoever runs the tests are not theirs.
         command.env("PLAYHOUSE_CONFIG", "/dev/null").env("TMPDIR", self.folder.path().join("tmp"));

@@ -20,7 +20,8 @@ fn an_unknown_variable_is_named_with_the_nearest() {
         ("PLAYHOUSE_MAX_TURNS", meant("PLAYHOUSE_LIMITS_MAX_TURNS")),
         ("PLAYHOUSE_LIMIT_MAX_TURN", meant("PLAYHOUSE_LIMITS_MAX_TURNS")),
         ("PLAYHOUSE_MAX_TOKEN", meant("PLAYHOUSE_MAX_TOKENS")),
-        ("PLAYHOUSE_BASE_URL", meant("PLAYHOUSE_OPENAI_BASE_URL")),
+        ("PLAYHOUSE_BASEURL", meant("PLAYHOUSE_BASE_URL")),
+        ("PLAYHOUSE_IDLE_MS", meant("PLAYHOUSE_CONNECTION_IDLE_MS")),
         ("PLAYHOUSE_DATA_DIR", meant("PLAYHOUSE_HOME")),
         ("PLAYHOUSE_CONFG", meant("PLAYHOUSE_CONFIG")),
         ("PLAYHOUSE_model", meant("PLAYHOUSE_MODEL")),
@@ -88,9 +89,11 @@ fn a_variable_that_is_no_text_is_named_and_a_folder_may_be_any_bytes() {
             _ => done.refused(&[&format!("{} is not UTF-8 text: set it again, or unset it", key.variable())]),
         }
     }
-    let mut place = Place::new();
-    place.set("OPENAI_BASE_URL", raw());
-    place.run(&["config", "show"]).refused(&["OPENAI_BASE_URL is not UTF-8 text: set it again, or unset it"]);
+    for name in ["OPENAI_BASE_URL", "OLLAMA_HOST"] {
+        let mut place = Place::new();
+        place.set(name, raw());
+        place.run(&["config", "show"]).refused(&[&format!("{name} is not UTF-8 text: set it again, or unset it")]);
+    }
     let mut place = Place::new();
     place.set(OsString::from_vec(b"PLAYHOUSE_\xff".to_vec()), "x");
     assert_eq!(place.run(&["config", "show"]).code, Some(2));
@@ -110,7 +113,7 @@ fn what_tools_and_tests_set_is_left_alone() {
 #[test]
 fn the_program_can_be_a_tool_of_itself() {
     let place = Place::new();
-    let command = format!("{} config show --json | head -2", env!("CARGO_BIN_EXE_playhouse"));
+    let command = format!("{} config show --json | head -3", env!("CARGO_BIN_EXE_playhouse"));
     let call = json!({"name": "bash", "arguments": {"command": command}});
     let script = place.script(json!([{"tool_calls": [call]}, {"text": "done"}]));
     let done = place.run(&["run", "go", "--script", &script, "--permission", "yolo", "--json"]);

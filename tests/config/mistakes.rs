@@ -47,7 +47,9 @@ fn an_unknown_key_is_named_with_the_nearest() {
         ("max-tokens = 1", "max-tokens", "max_tokens"),
         ("max_token = 1", "max_token", "max_tokens"),
         ("max_turns = 1", "max_turns", "limits.max_turns"),
-        ("base_url = 'x'", "base_url", "openai.base_url"),
+        ("baseurl = 'x'", "baseurl", "base_url"),
+        ("anthropic.baseurl = 'x'", "anthropic.baseurl", "anthropic.base_url"),
+        ("idle_ms = 1", "idle_ms", "connection.idle_ms"),
         ("retry.max_turns = 1", "retry.max_turns", "limits.max_turns"),
         ("limits.max_total_token = 1", "limits.max_total_token", "limits.max_total_tokens"),
         ("\"limits.max_turns\" = 1", "\"limits.max_turns\"", "limits.max_turns"),
@@ -93,7 +95,30 @@ fn a_value_of_the_wrong_kind_is_named_with_what_is_expected() {
     let bad = |key: &str, value: &str, takes: &str| {
         refused(&format!("{key} = {value}"), &[&format!("1:{}: {key} is {value}: it takes {takes}", key.len() + 4)]);
     };
-    bad("model", "3", "a model: `openai/ID` or `scripted/FILE`");
+    let model = "a model such as `openai/gpt-5` or `scripted/FILE`, or several in the order they are asked";
+    bad("model", "3", model);
+    bad("model", "[]", model);
+    bad("model", "[\"openai/x\", 1]", model);
+    bad("base_url", "3", "the base URL of a service, such as `https://api.openai.com/v1`");
+    bad("cache", "true", "`auto` or `off`");
+    bad("cache", "\"on\"", "`auto` or `off`");
+    for key in ["azure.api_version", "vertex.project", "vertex.region", "bedrock.region"] {
+        for value in ["\"\"", "\"a b\"", "\"a/b\"", "\"..\"", "3"] {
+            bad(key, value, "a name of letters, digits, `-`, `_`, `.` and `:`");
+        }
+    }
+    for value in ["0", "-1", "1.5", "\"many\""] {
+        for key in ["connection.concurrency", "connection.requests_per_minute"] {
+            bad(key, value, "a whole number from 1 to 4294967295, or `none`");
+        }
+        bad("connection.tokens_per_minute", value, "a whole number from 1, or `none`");
+        bad("connection.breaker_failures", value, "a whole number from 1 to 4294967295");
+        for key in ["breaker_pause_ms", "connect_ms", "first_event_ms", "idle_ms"] {
+            bad(&format!("connection.{key}"), value, "milliseconds, a whole number from 1 to 86400000");
+        }
+        bad("connection.total_ms", value, "milliseconds, a whole number from 1 to 86400000, or `none`");
+    }
+    bad("connection.idle_ms", "86400001", "milliseconds, a whole number from 1 to 86400000");
     bad("system", "3", "a string");
     let tools = "a list of `read_file`, `list_files`, `bash`, `sub_agent`";
     bad("tools", "\"bash\"", tools);
@@ -132,12 +157,17 @@ fn a_value_of_the_wrong_kind_is_named_with_what_is_expected() {
 
 #[test]
 fn a_value_that_cannot_be_used_says_why() {
-    let providers = "the providers are openai (openai/ID) and scripted (scripted/FILE)";
+    let listed = "`playhouse models` lists the providers";
     let unusable = |key: &str, value: &str, why: &str| {
         refused(&format!("{key} = {value}"), &[&format!("1:{}: {key}: {why}", key.len() + 4)]);
     };
-    unusable("model", "'gpt'", &format!("`gpt` names no model: write PROVIDER/ID; {providers}"));
-    unusable("model", "'mistral/x'", &format!("there is no provider `mistral`: {providers}"));
+    unusable("model", "'gpt'", &format!("`gpt` names no model: write PROVIDER/ID, as in openai/gpt-5; {listed}"));
+    let meant = |name: &str, near: &str| format!("there is no provider `{name}`: did you mean `{near}`? {listed}");
+    unusable("model", "'mistrall/x'", &meant("mistrall", "mistral"));
+    unusable("model", "'openai/x,antropic/y'", &meant("antropic", "anthropic"));
+    unusable("model", "['openai/x', 'gorq/y']", &meant("gorq", "groq"));
+    unusable("model", "'nobody-we-know/y'", &format!("there is no provider `nobody-we-know`: {listed}"));
+    unusable("model", "'openai/x,'", "nothing follows the last comma: name another model, or leave it out");
     unusable("model", "'openai/'", "`openai/` needs the model's id, as in openai/gpt-5");
     let tools = "the tools are: read_file, list_files, bash, sub_agent";
     unusable(
@@ -155,6 +185,89 @@ fn a_value_that_cannot_be_used_says_why() {
     let password = url("a user name or password in it would be written to the journal");
     unusable("openai.base_url", "'https://u:p@a/v1'", &password);
     unusable("openai.base_url", "'https://a/v1?key=x'", &url("it must not have a `?` or `#` part"));
+    unusable("base_url", "'https://u:p@a/v1'", &password);
+    unusable("ollama.base_url", "'localhost'", &scheme);
+}
+
+#[test]
+fn what_is_said_of_a_model_is_looked_at() {
+    let section = "models.\"openai/x\"";
+    let model = |line: &str, problem: &str| {
+        refused(&format!("[{section}]\n{line}\ninput = 1\noutput = 1\n"), &[&format!("2:{problem}")]);
+    };
+    let bad = |key: &str, value: &str, takes: &str| {
+        model(&format!("{key} = {value}"), &format!("{}: {section}.{key} is {value}: it takes {takes}", key.len() + 4));
+    };
+    for value in ["0", "-1", "1.5", "1000000001", "\"big\""] {
+        bad("context_window", value, "a whole number from 1 to 1000000000");
+    }
+    for value in ["0", "4294967296"] {
+        bad("max_tokens", value, "a whole number from 1 to 4294967295");
+    }
+    for value in ["-0.1", "10000.1", "nan", "inf", "\"1\"", "[1]"] {
+        bad("cache_read", value, "dollars for a million tokens, a number from 0 to 10000");
+    }
+    model("ouput = 1", &format!("1: {section}.ouput: there is no such key: did you mean `output`?"));
+    let keys = "context_window, max_tokens, input, output, cache_read, cache_write";
+    model("colour = 1", &format!("1: {section}.colour: there is no such key: there is {keys}"));
+    let instead = "does not belong in a file: set the service's own variable instead, such as OPENAI_API_KEY";
+    model("api_key = 'x'", &format!("1: `{section}.api_key` {instead}"));
+    let both = "prices need both `input` and `output`: add what is missing";
+    for line in ["input = 1", "output = 1", "cache_write = 1"] {
+        refused(&format!("[{section}]\n{line}"), &[&format!("1:9: {section}: {both}")]);
+    }
+    let listed = "`playhouse models` lists the providers";
+    refused(
+        "[models.'opnai/x']\ninput = 1",
+        &[&format!("1:9: models.\"opnai/x\": there is no provider `opnai`: did you mean `openai`? {listed}")],
+    );
+    refused(
+        "[models.'scripted/x']",
+        &["1:9: models.\"scripted/x\": a script has no limits and no price: leave it out"],
+    );
+    let line = "a section: write [models.\"openai/x\"] on a line of its own, and its keys below";
+    refused("models.'openai/x' = 1", &[&format!("1:8: `models.\"openai/x\"` is {line}")]);
+    refused("models = 1", &["1:1: `models` is a section: write [models] on a line of its own, and its keys below"]);
+}
+
+#[test]
+fn headers_are_looked_at_and_none_holds_a_key() {
+    let instead = "does not belong in a file: set the service's own variable instead, such as OPENAI_API_KEY";
+    for name in ["authorization", "Authorization", "x-api-key", "Cookie", "x-auth-token"] {
+        refused(
+            &format!("[providers.groq.headers]\n{name} = 'sk-canary'"),
+            &[&format!("2:1: `providers.groq.headers.{name}` {instead}")],
+        );
+    }
+    refused("[providers.groq]\napi_key = 'x'", &[&format!("2:1: `providers.groq.api_key` {instead}")]);
+    refused(
+        "[providers.groq]\nheader = 'x'",
+        &["2:1: providers.groq.header: there is no such key: did you mean `headers`?"],
+    );
+    refused(
+        "[providers.groq]\nheaders = 'x'",
+        &["2:1: providers.groq.headers: it takes headers by name, as in { \"anthropic-beta\" = \"…\" }"],
+    );
+    refused(
+        "[providers.groq.headers]\n'a b' = 'x'",
+        &["2:1: providers.groq.headers.\"a b\": that is no name of a header"],
+    );
+    for value in ["\"é\"", "\"a\\nb\"", "1"] {
+        refused(
+            &format!("[providers.groq.headers]\nx-a = {value}"),
+            &[&format!("2:7: providers.groq.headers.x-a is {value}: it takes a string of plain characters")],
+        );
+    }
+    let secret = "the variable GROQ_API_KEY looks like a secret, and settings are written to the journal: leave it out";
+    refused(
+        "[providers.groq.headers]\nx-a = '${GROQ_API_KEY}'",
+        &[&format!("2:7: providers.groq.headers.x-a: {secret}")],
+    );
+    let listed = "`playhouse models` lists the providers";
+    refused(
+        "[providers.gorq.headers]\nx = 'y'",
+        &[&format!("1:12: providers.gorq: there is no provider `gorq`: did you mean `groq`? {listed}")],
+    );
 }
 
 #[test]

@@ -20,14 +20,33 @@ fn samples(place: &Place) -> Vec<Sample> {
     let data = |folder: std::path::PathBuf| json!(folder.to_str().unwrap());
     let key = |key, default, user, project, variable, flag| Sample { key, default, user, project, variable, flag };
     let text = |text: &str| json!(text);
+    let url = |name, variable| {
+        let user = (r#""https://u/a""#, text("https://u/a"));
+        key(name, Value::Null, user, None, (variable, " http://e ", text("http://e")), None)
+    };
+    let name = |name, variable| {
+        let user = (r#""u-1.2_3:4""#, text("u-1.2_3:4"));
+        key(name, Value::Null, user, None, (variable, " e ", text("e")), None)
+    };
+    let number = |name, default, variable| {
+        key(name, default, ("86_400_000", json!(86_400_000)), None, (variable, "1", json!(1)), None)
+    };
     vec![
         key(
             "model",
             Value::Null,
-            (r#""openai/u""#, text("openai/u")),
-            Some((r#""openai/p""#, text("openai/p"))),
-            ("PLAYHOUSE_MODEL", "openai/e", text("openai/e")),
-            Some(("--model", "openai/f", text("openai/f"))),
+            (r#"["openai/u", "groq/u,v"]"#, json!(["openai/u", "groq/u,v"])),
+            Some((r#""groq/p,openai/p""#, json!(["groq/p", "openai/p"]))),
+            ("PLAYHOUSE_MODEL", "openai/e, ollama/e", json!(["openai/e", "ollama/e"])),
+            Some(("--model", "mistral/f,g", text("mistral/f,g"))),
+        ),
+        key(
+            "base_url",
+            Value::Null,
+            (r#""http://u/v1""#, text("http://u/v1")),
+            None,
+            ("PLAYHOUSE_BASE_URL", "http://e/v1", text("http://e/v1")),
+            Some(("--base-url", "http://f/v1", text("http://f/v1"))),
         ),
         key(
             "system",
@@ -101,14 +120,27 @@ fn samples(place: &Place) -> Vec<Sample> {
             ("PLAYHOUSE_TOOL_EXECUTION", "parallel", text("parallel")),
             None,
         ),
-        key(
-            "openai.base_url",
-            Value::Null,
-            (r#""http://u/v1""#, text("http://u/v1")),
-            None,
-            ("PLAYHOUSE_OPENAI_BASE_URL", "http://e/v1", text("http://e/v1")),
-            Some(("--base-url", "http://f/v1", text("http://f/v1"))),
-        ),
+        key("cache", text("auto"), (r#""off""#, text("off")), None, ("PLAYHOUSE_CACHE", "auto", text("auto")), None),
+        url("openai.base_url", "PLAYHOUSE_OPENAI_BASE_URL"),
+        url("anthropic.base_url", "PLAYHOUSE_ANTHROPIC_BASE_URL"),
+        url("azure.base_url", "PLAYHOUSE_AZURE_BASE_URL"),
+        name("azure.api_version", "PLAYHOUSE_AZURE_API_VERSION"),
+        url("google.base_url", "PLAYHOUSE_GOOGLE_BASE_URL"),
+        url("vertex.base_url", "PLAYHOUSE_VERTEX_BASE_URL"),
+        name("vertex.project", "PLAYHOUSE_VERTEX_PROJECT"),
+        name("vertex.region", "PLAYHOUSE_VERTEX_REGION"),
+        url("bedrock.base_url", "PLAYHOUSE_BEDROCK_BASE_URL"),
+        name("bedrock.region", "PLAYHOUSE_BEDROCK_REGION"),
+        url("ollama.base_url", "PLAYHOUSE_OLLAMA_BASE_URL"),
+        number("connection.concurrency", text("none"), "PLAYHOUSE_CONNECTION_CONCURRENCY"),
+        number("connection.requests_per_minute", text("none"), "PLAYHOUSE_CONNECTION_REQUESTS_PER_MINUTE"),
+        number("connection.tokens_per_minute", text("none"), "PLAYHOUSE_CONNECTION_TOKENS_PER_MINUTE"),
+        number("connection.breaker_failures", json!(5), "PLAYHOUSE_CONNECTION_BREAKER_FAILURES"),
+        number("connection.breaker_pause_ms", json!(10_000), "PLAYHOUSE_CONNECTION_BREAKER_PAUSE_MS"),
+        number("connection.connect_ms", json!(10_000), "PLAYHOUSE_CONNECTION_CONNECT_MS"),
+        number("connection.first_event_ms", json!(120_000), "PLAYHOUSE_CONNECTION_FIRST_EVENT_MS"),
+        number("connection.idle_ms", json!(120_000), "PLAYHOUSE_CONNECTION_IDLE_MS"),
+        number("connection.total_ms", text("none"), "PLAYHOUSE_CONNECTION_TOTAL_MS"),
         key(
             "limits.max_turns",
             json!(50),
@@ -243,6 +275,10 @@ fn a_script_is_a_model_and_is_found_from_where_it_is_named() {
     );
     let by_flag = json!({"value": script(&work), "origin": "flag", "flag": "--script"});
     assert_eq!(model(&place, &["--script", "s.json"]), by_flag);
+    // A script is one file, whatever its name; in a chain each is found the same way.
+    let odd = place.work().join("a,openai/b");
+    assert_eq!(model(&place, &["--script", "a,openai/b"])["value"], json!([script(&odd)]));
+    assert_eq!(model(&place, &["--model", "openai/a,scripted/s.json"])["value"], json!(["openai/a", script(&work)]));
 }
 
 #[test]
@@ -259,4 +295,44 @@ fn the_variable_of_openai_is_used_when_nothing_of_ours_says_otherwise() {
     assert_eq!(url(&place)["value"], "https://host/v1…");
     place.user("[openai]\nbase_url = 'http://ours/v1'");
     assert_eq!(url(&place)["value"], "http://ours/v1");
+}
+
+#[test]
+fn the_variables_of_the_other_vendors_are_used_the_same_way() {
+    for (key, variable, value, shown) in [
+        ("openai", "OPENAI_BASE_URL", "http://theirs/v1", "http://theirs/v1"),
+        ("anthropic", "ANTHROPIC_BASE_URL", " http://theirs ", "http://theirs"),
+        ("azure", "AZURE_OPENAI_BASE_URL", "http://theirs/openai/v1", "http://theirs/openai/v1"),
+        ("azure", "AZURE_OPENAI_ENDPOINT", "http://theirs", "http://theirs"),
+        ("google", "GOOGLE_GEMINI_BASE_URL", "http://theirs", "http://theirs"),
+        ("vertex", "GOOGLE_VERTEX_BASE_URL", "http://theirs", "http://theirs"),
+        ("bedrock", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "http://u:canary@theirs/", "http://…@theirs/"),
+        ("ollama", "OLLAMA_HOST", "0.0.0.0", "http://127.0.0.1:11434/v1"),
+    ] {
+        let mut place = Place::new();
+        let key = format!("{key}.base_url");
+        place.set(variable, value);
+        let theirs = json!({"value": shown, "origin": "environment", "variable": variable});
+        assert_eq!(place.shown(&[])[&key], theirs, "{variable}");
+        place.user(format!("{key} = 'http://ours'"));
+        assert_eq!(place.shown(&[])[&key]["value"], "http://ours", "{variable}");
+        place.set(format!("PLAYHOUSE_{}", key.to_uppercase().replace('.', "_")), "http://e");
+        assert_eq!(place.shown(&[])[&key]["value"], "http://e", "{variable}");
+        place.user("");
+        place.set(variable, "");
+        assert_eq!(place.shown(&[])[&key]["value"], "http://e", "{variable}");
+    }
+    let mut place = Place::new();
+    place.set("AZURE_OPENAI_ENDPOINT", "http://second");
+    place.set("AZURE_OPENAI_BASE_URL", "http://first");
+    assert_eq!(place.shown(&[])["azure.base_url"]["value"], "http://first");
+}
+
+#[test]
+fn every_place_that_a_vendors_variable_names_has_its_section() {
+    let config = playhouse::config::Config::default();
+    for preset in playhouse::provider::PRESETS {
+        let has_section = config.place_of(preset.name).is_some();
+        assert_eq!(has_section, !preset.base_url_variables.is_empty(), "{}", preset.name);
+    }
 }

@@ -27,9 +27,30 @@ fn what_is_the_users_to_say_is_refused_and_says_where_to_set_it() {
         refused(&format!("{} = '${{HOME}}'", key.name()), &format!("1:{}: {told}", key.name().len() + 4));
     }
     let expected = [
+        "base_url",
         "durability",
         "data_dir",
+        "cache",
         "openai.base_url",
+        "anthropic.base_url",
+        "azure.base_url",
+        "azure.api_version",
+        "google.base_url",
+        "vertex.base_url",
+        "vertex.project",
+        "vertex.region",
+        "bedrock.base_url",
+        "bedrock.region",
+        "ollama.base_url",
+        "connection.concurrency",
+        "connection.requests_per_minute",
+        "connection.tokens_per_minute",
+        "connection.breaker_failures",
+        "connection.breaker_pause_ms",
+        "connection.connect_ms",
+        "connection.first_event_ms",
+        "connection.idle_ms",
+        "connection.total_ms",
         "retry.max_retries",
         "retry.initial_delay_ms",
         "retry.backoff_multiplier",
@@ -47,6 +68,11 @@ fn it_cannot_turn_off_asking_play_a_script_or_read_the_environment() {
     );
     refused(
         "model = 'scripted/play.json'",
+        "1:9: a project's file may not set model to this, since a script says which tools run: set it in your own \
+         file, or with PLAYHOUSE_MODEL or --model or --script",
+    );
+    refused(
+        "model = ['openai/x', 'scripted/play.json']",
         "1:9: a project's file may not set model to this, since a script says which tools run: set it in your own \
          file, or with PLAYHOUSE_MODEL or --model or --script",
     );
@@ -116,6 +142,40 @@ fn another_provider_than_the_users_is_held_back() {
         "held_back": {"value": "openai/gpt", "path": place.project_file(), "line": 1},
     });
     assert_eq!(shown, expected);
+}
+
+#[test]
+fn of_a_chain_only_the_models_of_the_users_providers_are_granted() {
+    let place = Place::new();
+    let model = |user: &str, project: &str| {
+        place.user(user).project(format!("model = {project}"));
+        let row = place.shown(&[])["model"].clone();
+        (row["value"].clone(), row["origin"].clone(), row["held_back"]["value"].clone())
+    };
+    let both = "model = 'openai/a,groq/b'";
+    assert_eq!(model(both, "'groq/x'"), (json!("groq/x"), json!("project"), Value::Null));
+    let granted = (json!(["groq/x", "openai/y"]), json!("project"), Value::Null);
+    assert_eq!(model(both, "['groq/x', 'openai/y']"), granted);
+    let some = (json!("groq/x"), json!("project"), json!(["xai/y", "groq/x"]));
+    assert_eq!(model(both, "'xai/y,groq/x'"), some);
+    assert_eq!(model(both, "'ollama/x'"), (json!(["openai/a", "groq/b"]), json!("user"), json!("ollama/x")));
+    // Who has set none has chosen no service: it is OpenAI's or none.
+    assert_eq!(model("", "'openai/x'"), (json!("openai/x"), json!("project"), Value::Null));
+    assert_eq!(model("", "'openrouter/x'"), (Value::Null, json!("default"), json!("openrouter/x")));
+    let told = format!(
+        "which model? {}:1:9 asks for openrouter/x, a service that is yours to choose: give --model openrouter/x",
+        place.project_file().display()
+    );
+    place.run(&["run", "hi"]).refused(&[&told]);
+}
+
+#[test]
+fn what_is_known_of_models_and_sent_to_providers_is_the_users_to_say() {
+    let told =
+        |section: &str| format!("a project's file may not have the section [{section}]: put it in your own file");
+    refused("[models.'openai/x']\ninput = 0", &format!("1:2: {}", told("models")));
+    refused("models = 1", &format!("1:1: {}", told("models")));
+    refused("[providers.openai.headers]\nx = 'y'", &format!("1:2: {}", told("providers")));
 }
 
 #[test]

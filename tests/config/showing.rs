@@ -1,5 +1,7 @@
 //! `config show`: TOML that can be read again, and what it says of where things came from.
 
+use serde_json::{Value, json};
+
 use super::support::{Place, write};
 
 #[test]
@@ -11,6 +13,7 @@ fn what_is_shown_is_toml_with_its_origins_behind() {
     let (home, work) = (place.home().display().to_string(), place.work().display().to_string());
     let expected = format!(
         r#"model = "openai/u"  # user {home}/config/playhouse/config.toml:1
+# base_url is not set: where the section of the model's service says, or its own
 system = "two\nlines"  # project {work}/playhouse.toml:1
 tools = ["read_file", "list_files", "bash"]  # default
 permission = "ask"  # default
@@ -20,9 +23,43 @@ thinking = "off"  # default
 # max_tokens is not set: the model's own
 temperature = 0.7  # environment PLAYHOUSE_TEMPERATURE
 tool_execution = "parallel"  # default
+cache = "auto"  # default
 
 [openai]
 # base_url is not set: `$OPENAI_BASE_URL`, or OpenAI's own
+
+[anthropic]
+# base_url is not set: `$ANTHROPIC_BASE_URL`, or Anthropic's own
+
+[azure]
+# base_url is not set: `$AZURE_OPENAI_BASE_URL` or `$AZURE_OPENAI_ENDPOINT`; it needs one
+# api_version is not set: the addresses without a version
+
+[google]
+# base_url is not set: `$GOOGLE_GEMINI_BASE_URL`, or Google's own
+
+[vertex]
+# base_url is not set: `$GOOGLE_VERTEX_BASE_URL`, or that of the region
+# project is not set: what the environment and the credentials say
+# region is not set: what the environment says
+
+[bedrock]
+# base_url is not set: `$AWS_ENDPOINT_URL_BEDROCK_RUNTIME`, or that of the region
+# region is not set: what the environment and the profile say
+
+[ollama]
+# base_url is not set: `$OLLAMA_HOST`, or this machine
+
+[connection]
+concurrency = "none"  # default
+requests_per_minute = "none"  # default
+tokens_per_minute = "none"  # default
+breaker_failures = 5  # default
+breaker_pause_ms = 10000  # default
+connect_ms = 10000  # default
+first_event_ms = 120000  # default
+idle_ms = 120000  # default
+total_ms = "none"  # default
 
 [limits]
 max_turns = 5  # flag --max-turns
@@ -46,7 +83,7 @@ fn what_is_shown_can_be_read_again() {
     let mut place = Place::new();
     let odd = "quotes \" and ' and \\, $ and $$ and ${HOME},\ttabs\nlines\r\n\u{1b}[31m\u{202e}é🎭";
     place.set("PLAYHOUSE_SYSTEM", odd);
-    place.set("PLAYHOUSE_MODEL", "openai/${x}");
+    place.set("PLAYHOUSE_MODEL", "openai/${x},scripted//a,b");
     place.set("PLAYHOUSE_HOME", "/a b/$c");
     place.set("PLAYHOUSE_TOOLS", "none");
     let flags = ["--temperature", "0.3", "--max-turns", "none", "--max-duration", "90s", "--base-url", "http://a/v1"];
@@ -65,6 +102,51 @@ fn what_is_shown_can_be_read_again() {
         assert_eq!(row["value"], second[key]["value"], "{key}");
     }
     assert_eq!(second["system"]["value"], odd);
+}
+
+#[test]
+fn what_is_said_of_models_and_providers_is_shown_and_can_be_read_again() {
+    let place = Place::new();
+    let odd = r#"[models."openai/a \"b\" ${c}"]"#;
+    place.user(format!(
+        "{odd}\ninput = 1\noutput = 2.5\n[models.'groq/x']\ncontext_window = 5\nmax_tokens = 6\ninput = 0\noutput = 0\n\
+         cache_read = 0.1\ncache_write = 3\n[providers.groq]\nheaders = {{ 'x.y' = 'a ${{HOME:-b}} $$', x-z = '' }}"
+    ));
+    let file = place.user_file().display().to_string();
+    let home = place.home().display().to_string();
+    let expected = format!(
+        r#"
+[models."groq/x"]
+context_window = 5  # user {file}:5
+max_tokens = 6  # user {file}:6
+input = 0.0  # user {file}:7
+output = 0.0  # user {file}:8
+cache_read = 0.1  # user {file}:9
+cache_write = 3.0  # user {file}:10
+
+{odd}
+input = 1.0  # user {file}:2
+output = 2.5  # user {file}:3
+
+[providers.groq.headers]
+x-z = ""  # user {file}:12
+"x.y" = "a {home} $"  # user {file}:12
+"#
+    );
+    let shown = place.run(&["config", "show", "--origin"]);
+    assert!(shown.said().ends_with(&expected), "{shown:?}");
+    let plain: String = expected.lines().map(|line| format!("{}\n", line.split("  # ").next().unwrap())).collect();
+    let shown = place.run(&["config", "show"]);
+    assert!(shown.said().ends_with(&plain), "{shown:?}");
+    let first = place.shown(&[]);
+    let row = json!({"value": 0.1, "origin": "user", "path": place.user_file(), "line": 9});
+    assert_eq!(first[r#"models."groq/x".cache_read"#], row);
+    let again = place.work().join("again.toml");
+    write(&again, shown.said());
+    let values = |rows: std::collections::BTreeMap<String, Value>| -> Vec<(String, Value)> {
+        rows.into_iter().map(|(key, row)| (key, row["value"].clone())).collect()
+    };
+    assert_eq!(values(place.shown(&["--config", "again.toml"])), values(first));
 }
 
 #[test]

@@ -100,3 +100,19 @@ fn a_broken_file_refuses_every_command_and_makes_nothing() {
     }
     assert!(!place.home().join("data").exists());
 }
+
+#[test]
+fn how_connections_behave_is_of_the_process_and_holds_for_what_is_resumed() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let model = format!("model = 'openai/m'\nopenai.base_url = 'http://{}/v1'\n", listener.local_addr().unwrap());
+    let place = Place::new();
+    place.user(format!("{model}retry.max_retries = 0"));
+    let mut child = place.start(&place.work(), &["run", "hello"]);
+    let first = listener.accept().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.user(format!("{model}connection.first_event_ms = 70"));
+    let resumed = place.run(&["resume"]);
+    assert!(resumed.code == Some(1) && resumed.err.contains("the service sent nothing for 0.07 s"), "{resumed:?}");
+    drop(first);
+}

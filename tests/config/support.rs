@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -111,10 +111,14 @@ impl Place {
         self.run_in(&self.work(), args)
     }
 
-    pub fn run_in(&self, folder: &Path, args: &[&str]) -> Done {
+    pub fn start(&self, folder: &Path, args: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playhouse"));
         command.args(args).current_dir(folder).env_clear().envs(&self.variables);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    pub fn run_in(&self, folder: &Path, args: &[&str]) -> Done {
+        let child = self.start(folder, args);
         let pid = rustix::process::Pid::from_child(&child);
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait_with_output()));
