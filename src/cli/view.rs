@@ -227,7 +227,10 @@ impl View {
                 self.waiting = None;
                 self.clear();
             }
-            AgentEvent::ProviderRetry { error, delay_ms, .. } => {
+            AgentEvent::ProviderRetry { error, falls_back_on: Some(model), .. } => {
+                self.beside(event, Tint::Red, &format!("! {error}; asking {model} instead"));
+            }
+            AgentEvent::ProviderRetry { error, delay_ms, falls_back_on: None, .. } => {
                 self.beside(event, Tint::Red, &format!("! {error}; asking again in {}", seconds(*delay_ms)));
                 self.wait_for("waiting to ask again");
             }

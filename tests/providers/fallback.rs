@@ -31,15 +31,19 @@ async fn f07_when_one_model_fails_the_next_answers_in_the_same_turn() {
     assert_eq!((report.text().as_str(), &report.outcome), ("from the second", &Outcome::Stop));
     let hosts: Vec<String> = service.seen().into_iter().map(|request| request.host).collect();
     assert_eq!(hosts, ["service.example", "service.example", "service.example", "second.example"]);
-    let mut retries = 0;
+    let (mut retries, mut asked) = (Vec::new(), Vec::new());
     while let Some(event) = events.next().await {
         match &event.event {
-            AgentEvent::ProviderRetry { .. } => retries += 1,
+            AgentEvent::ModelRequestStart { model, .. } => asked.push(model.to_string()),
+            AgentEvent::ProviderRetry { falls_back_on, .. } => {
+                retries.push(falls_back_on.as_deref().map(str::to_owned))
+            }
             AgentEvent::AgentEnd { .. } => break,
             _ => {}
         }
     }
-    assert_eq!(retries, 3, "each failed attempt is told");
+    assert_eq!(retries, [None, None, Some("openai/other".to_owned())], "each failed attempt is told");
+    assert_eq!(asked, ["m", "other"]);
     assert_eq!(agent.state().await.unwrap().messages.len(), 2, "and leaves nothing in the conversation");
     house.shutdown(Duration::ZERO).await;
 }

@@ -197,6 +197,9 @@ pub enum AgentEvent {
         error: ProviderError,
         /// The pause before the next.
         delay_ms: u64,
+        /// Who is asked next, as `PROVIDER/ID`, when that is another model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        falls_back_on: Option<Arc<str>>,
     },
     /// A sub-agent starts.
     SubAgentStart {

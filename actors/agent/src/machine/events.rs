@@ -69,16 +69,17 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         }
         EntryBody::Requested { message_id, attempt, .. } => out.push(AgentEvent::ModelRequestStart {
             message_id: message_id.clone(),
-            model: before.settings.model.id.clone(),
+            model: before.model().id.clone(),
             attempt: *attempt,
         }),
-        EntryBody::AttemptFailed { message_id, attempt, error, delay_ms, .. } => {
+        EntryBody::AttemptFailed { message_id, attempt, error, delay_ms, model, .. } => {
             let message = Arc::new(failed_message(before, error, entry.at));
             out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message });
             out.push(AgentEvent::ProviderRetry {
                 attempt: *attempt,
                 error: error.as_ref().clone(),
                 delay_ms: *delay_ms,
+                falls_back_on: fallen_back(before, *model),
             });
         }
         EntryBody::Responded { message_id, message, .. } => {
@@ -196,6 +197,13 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
 /// The model's message as far as it is known before its first piece.
 pub(crate) fn shell(before: &Durable, at: u64) -> AgentMessage {
     assistant(before, StopReason::Stop, None, at)
+}
+
+/// The model that is asked next, if it is another.
+fn fallen_back(before: &Durable, model: u32) -> Option<Arc<str>> {
+    let asked = before.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model);
+    let next = before.settings.fallbacks.get(usize::try_from(model).ok()?.checked_sub(1)?)?;
+    (model != asked).then(|| format!("{}/{}", next.provider, next.id).into())
 }
 
 /// The model's message of an attempt that failed.
