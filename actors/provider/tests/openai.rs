@@ -309,7 +309,8 @@ async fn failed_requests_are_classified() {
     assert!(matches!(errors[4], ProviderError::Api { .. }));
     assert!(matches!(errors[5], ProviderError::Network { .. }));
     assert!(matches!(&errors[6], ProviderError::Api { message } if message.contains("307")), "{:?}", errors[6]);
-    assert!(errors[7].to_string().chars().count() < 700);
+    let told = errors[7].to_string();
+    assert!(told.chars().count() < 700 && told.contains("base URL (http://127.0.0.1:"), "{told}");
     assert_eq!(server.posts(), 8, "a redirect was followed or a request repeated");
 }
 

@@ -30,6 +30,8 @@ pub struct ConnectionState {
     pub(super) tickets: HashMap<Ticket, CallId>,
     /// How many calls each monitored agent has.
     pub(super) agents: HashMap<ActorId, usize>,
+    /// How many of the calls can fall back on another model.
+    fallible: usize,
     /// Counts tickets and pauses.
     pub(super) generation: u64,
     /// When to look again who may go.
@@ -112,6 +114,7 @@ impl ConnectionState {
             calls: HashMap::new(),
             tickets: HashMap::new(),
             agents: HashMap::new(),
+            fallible: 0,
             generation: 0,
             look: None,
             refresh: None,
@@ -141,14 +144,17 @@ impl ConnectionState {
     }
 
     pub(super) fn insert(&mut self, call: CallId, running: Running) {
+        let falls_back = usize::from(running.order.patience == Patience::FallsBack);
         if self.calls.insert(call, running).is_none() {
             self.load.fetch_add(1, Ordering::Relaxed);
+            self.fallible += falls_back;
         }
     }
 
     pub(super) fn remove(&mut self, call: &CallId) -> Option<Running> {
         let running = self.calls.remove(call)?;
         self.load.fetch_sub(1, Ordering::Relaxed);
+        self.fallible -= usize::from(running.order.patience == Patience::FallsBack);
         Some(running)
     }
 
@@ -177,10 +183,11 @@ impl ConnectionState {
 
     /// Calls that can fall back on another model do so when this one has to be waited for.
     pub(super) fn hurry(&mut self, myself: &ActorRef<ConnectionMsg>, now: Instant) {
-        if self.admission.load().1 == 0 {
+        let alone = self.admission.left_alone_for(now);
+        // Looking through all calls is for when there is something to find.
+        if self.fallible == 0 || (alone.is_zero() && self.admission.closed().next().is_none()) {
             return;
         }
-        let alone = self.admission.left_alone_for(now);
         let hasty: Vec<(CallId, ProviderError)> = self
             .calls
             .iter()

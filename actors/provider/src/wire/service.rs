@@ -187,7 +187,16 @@ impl Service {
         if !(200..300).contains(&response.status) {
             let wait = retry_after(&response.headers, Timestamp::now());
             let body = self.text_of(&mut response.body).await;
-            return Err(self.protocol.classify(response.status, &response.headers, &body, wait));
+            let error = self.protocol.classify(response.status, &response.headers, &body, wait);
+            return Err(match (response.status, error) {
+                (404, ProviderError::Api { message }) => {
+                    let place = &self.place;
+                    ProviderError::Api {
+                        message: format!("{message}; check the model's id and the base URL ({place})"),
+                    }
+                }
+                (_, error) => error,
+            });
         }
         Ok(response)
     }
