@@ -97,6 +97,7 @@ fn tonight((kind, message, _): Blow) -> Tonight {
         ),
         ("writer", "Settle") => (None, Some(|play| tell(&writer(play), WriterMsg::Settle { reply: nobody() }))),
         ("connection", "Look") => (None, Some(|play| tell(&connection(play), ConnectionMsg::Look))),
+        ("connection", "Done") => (None, Some(|play| tell(&connection(play), ConnectionMsg::Done { generation: 0 }))),
         ("connection", "Refreshed") => {
             (None, Some(|play| tell(&connection(play), ConnectionMsg::Refreshed { outcome: Ok(false) })))
         }

@@ -118,6 +118,97 @@ async fn expired_credentials_are_renewed_once_for_everybody() {
     house.shutdown(Duration::ZERO).await;
 }
 
+/// A provider whose search for other credentials crashes.
+struct Crashing;
+
+#[async_trait]
+impl StreamProvider for Crashing {
+    fn provider_id(&self) -> &str {
+        "crashing"
+    }
+
+    async fn stream(&self, _: &StreamConfig, _: &StreamSink) -> Result<Message, ProviderError> {
+        Err(ProviderError::Auth { message: "expired".to_owned() })
+    }
+
+    async fn refresh(&self) -> Result<bool, ProviderError> {
+        panic!("of this test's own making")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_for_credentials_that_crashes_is_an_error_for_who_waits_for_it() {
+    crate::kit::be_quiet_about("of this test's own making");
+    let house = House::builder().provider("crashing", Crashing).open().await.unwrap();
+    let model = ModelConfig::new("crashing", playhouse::protocol::ApiProtocol::Custom, "m");
+    let agent = house.agent().model(model).spawn().await.unwrap();
+    for _ in 0..2 {
+        let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+        assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("crashed")), "{report:?}");
+    }
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f07_a_service_that_begins_and_is_then_overloaded_is_asked_no_more_often_than_it_may_be() {
+    // Every response begins well and ends in an error.
+    let chunk = json!({"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": "Let"}}]});
+    let error = json!({"error": {"type": "overloaded_error", "message": "busy"}});
+    let body = format!("data: {chunk}\n\ndata: {error}\n\n");
+    let service = Service::new(move |_, _| Answer::ok(body.clone()));
+    let house = service.house().open().await.unwrap();
+    let agent = house.agent().model(model("m")).spawn().await.unwrap();
+    let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+    assert!(matches!(report.outcome, Outcome::Error { .. }), "{report:?}");
+    assert_eq!(service.seen().len(), 4, "one request and three retries");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f05_a_wait_that_nobody_would_wait_is_told_and_not_waited() {
+    let service = Service::new(|_, _| Answer::failed(429, "slow down").header("retry-after", 1_763_200_000_u64));
+    let house = service.house().open().await.unwrap();
+    let agent = house.agent().model(model("m")).spawn().await.unwrap();
+    let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+    assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("1763200000000")), "{report:?}");
+    assert_eq!(service.seen().len(), 1);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_keys_for_one_service_are_each_used_for_their_own_model() {
+    let service = Service::new(|_, request| match request.headers["authorization"].to_str().unwrap() {
+        "Bearer sk-one" => Answer::failed(401, "no"),
+        other => Answer::ok(says(other)),
+    });
+    let house = service.house().open().await.unwrap();
+    let with = |id: &str, key: &str| ModelConfig { api_key: Some(Secret::new(key)), ..model(id) };
+    let agent = house.agent().model(with("a", "sk-one")).fallback(with("b", "sk-two")).spawn().await.unwrap();
+    assert_eq!(soon("an answer", agent.prompt("hi")).await.unwrap().text(), "Bearer sk-two");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_settings_that_is_refused_changes_nothing_about_the_run() {
+    let service = Service::new(|_, _| Answer::ok(says("hello")).streaming(Duration::from_secs(100)));
+    let house = service.house().open().await.unwrap();
+    let agent = house.agent().model(model("m")).spawn().await.unwrap();
+    let mut events = agent.subscribe();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("hi").await });
+    while !matches!(events.next().await.unwrap().event, AgentEvent::MessageUpdate { .. }) {}
+    let mut settings = agent.state().await.unwrap().settings;
+    settings.model =
+        Arc::new(ModelConfig { api_key: Some(Secret::new("sk-another-key")), ..(*settings.model).clone() });
+    agent.configure(settings).await.unwrap_err();
+    agent.abort().await.unwrap();
+    assert_eq!(soon("the end", run).await.unwrap().unwrap().outcome, Outcome::Aborted);
+    // The call was cancelled: nothing is on its way any more.
+    let connection = house.tree().into_iter().find(|node| node.kind == "connection").unwrap();
+    assert_eq!(connection.queue_depth, 0);
+    house.shutdown(Duration::ZERO).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_refused_is_said_and_not_tried_again() {
     let service = Service::new(|_, _| Answer::failed(401, r#"{"error":{"message":"bad key"}}"#));

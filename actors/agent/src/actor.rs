@@ -161,6 +161,14 @@ impl State {
 
     /// Changes the settings. The key of a new model stays here; the journal gets the rest.
     fn configure(&mut self, input_id: InputId, mut settings: Box<Settings>) {
+        if let Stage::Live(machine) = &self.stage
+            && machine.is_running()
+        {
+            // It will be refused, and changes nothing.
+            keep_keys_out(&mut settings);
+            self.feed(Input::Configure { input_id, settings });
+            return;
+        }
         let given: Vec<_> = std::iter::once(&settings.model).chain(&settings.fallbacks).cloned().collect();
         keep_keys_out(&mut settings);
         let taken = settings.clone();

@@ -151,15 +151,33 @@ fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
 
 /// A schema that is no object's, as the one property of an object.
 fn wrap(mut inner: Map<String, Value>) -> Value {
-    let definitions = inner.remove("$defs");
+    const ROOT: &str = "#/$defs/Root";
+    let mut definitions = match inner.remove("$defs") {
+        Some(Value::Object(definitions)) => definitions,
+        _ => Map::new(),
+    };
+    // What refers to the root would refer to the object around it.
+    let mut refers = false;
+    let mut mend = |schema: &mut Map<String, Value>| {
+        if schema.get("$ref").and_then(Value::as_str) == Some("#") {
+            schema.insert("$ref".to_owned(), ROOT.into());
+            refers = true;
+        }
+    };
+    let mut inner = Value::Object(inner);
+    visit(&mut inner, &mut mend);
+    definitions.values_mut().for_each(|definition| visit(definition, &mut mend));
+    if refers {
+        definitions.insert("Root".to_owned(), std::mem::replace(&mut inner, json!({ "$ref": ROOT })));
+    }
     let mut outer = json!({
         "type": "object",
         "properties": { VALUE: inner },
         "required": [VALUE],
         "additionalProperties": false,
     });
-    if let (Some(outer), Some(definitions)) = (outer.as_object_mut(), definitions) {
-        outer.insert("$defs".to_owned(), definitions);
+    if let (Some(outer), false) = (outer.as_object_mut(), definitions.is_empty()) {
+        outer.insert("$defs".to_owned(), Value::Object(definitions));
     }
     outer
 }
@@ -216,5 +234,14 @@ mod tests {
         assert_eq!(cities, [City { name: "Rome".into(), people: None }]);
         assert_eq!(Form::of::<bool>().unwrap().read::<bool>(r#"{"value":true}"#), Ok(true));
         assert!(form.read::<Vec<City>>("[]").is_err());
+        #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+        #[serde(untagged)]
+        enum Nested {
+            Leaf(u8),
+            List(Vec<Nested>),
+        }
+        let form = Form::of::<Nested>().unwrap();
+        let nested: Nested = form.read(r#"{"value":[1,[2]]}"#).unwrap();
+        assert_eq!(nested, Nested::List(vec![Nested::Leaf(1), Nested::List(vec![Nested::Leaf(2)])]));
     }
 }

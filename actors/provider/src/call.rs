@@ -33,18 +33,46 @@ pub(crate) struct Job {
 /// How an attempt ended.
 pub(crate) type Outcome = Result<Message, ProviderError>;
 
+/// What a call says of itself.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It ended so.
+    Ended(Outcome, Rest),
+    /// What was left is done.
+    Done,
+}
+
+/// Whether a call that has ended still has something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    None,
+    /// It reads the rest of what the service sends.
+    Some,
+}
+
 impl Call {
-    /// Starts an attempt; `end` is told how it ended.
-    pub(crate) fn start(job: Job, end: impl FnOnce(Outcome) + Send + 'static) -> Self {
+    /// Starts an attempt; `say` is told how it ended, and then when what was left is done.
+    pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Self {
         let task = tokio::spawn(async move {
             // Dropped last, so that nothing of the request is left when its end is told.
-            let end = End(Some(end));
+            let end = End(Some(say));
+            let sink = job.sink.clone();
             let work = AssertUnwindSafe(async move {
                 playhouse_supervision::chaos::strike("call", "Run");
                 job.provider.stream(&job.config, &job.sink).await
             });
             let outcome = work.catch_unwind().await;
-            end.tell(outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) })));
+            let rest = sink.rest();
+            let left = if rest.is_some() { Rest::Some } else { Rest::None };
+            let outcome =
+                outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) }));
+            let say = end.tell(outcome, left);
+            if let (Some(rest), Some(say)) = (rest, say) {
+                // However it ends, it has ended.
+                let _ = AssertUnwindSafe(rest).catch_unwind().await;
+                say(Said::Done);
+            }
         });
         Self(task.abort_handle())
     }
@@ -57,20 +85,20 @@ impl Drop for Call {
 }
 
 /// Tells the end of a call that was dropped before it had one.
-struct End<F: FnOnce(Outcome)>(Option<F>);
+struct End<F: Fn(Said)>(Option<F>);
 
-impl<F: FnOnce(Outcome)> End<F> {
-    fn tell(mut self, outcome: Outcome) {
-        if let Some(end) = self.0.take() {
-            end(outcome);
-        }
+impl<F: Fn(Said)> End<F> {
+    fn tell(mut self, outcome: Outcome, rest: Rest) -> Option<F> {
+        let say = self.0.take()?;
+        say(Said::Ended(outcome, rest));
+        Some(say)
     }
 }
 
-impl<F: FnOnce(Outcome)> Drop for End<F> {
+impl<F: Fn(Said)> Drop for End<F> {
     fn drop(&mut self) {
-        if let Some(end) = self.0.take() {
-            end(Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
+        if let Some(say) = self.0.take() {
+            say(Said::Ended(Err(ProviderError::Lost { message: "it was stopped".to_owned() }), Rest::None));
         }
     }
 }
@@ -84,7 +112,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use tokio::sync::oneshot;
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::testing::config;
@@ -104,11 +132,12 @@ mod tests {
 
     #[tokio::test]
     async fn f21_a_call_that_ends_without_a_result_is_lost() {
-        let (end, ended) = oneshot::channel();
+        let (end, mut ended) = mpsc::channel(1);
         let job = Job { provider: Arc::new(Hangs), config: config("hi"), sink: StreamSink::discard() };
-        let call = Call::start(job, |outcome| end.send(outcome).unwrap());
+        let call = Call::start(job, move |said| end.try_send(said).unwrap());
         tokio::task::yield_now().await;
         drop(call);
-        assert_eq!(ended.await.unwrap(), Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
+        let Some(Said::Ended(outcome, Rest::None)) = ended.recv().await else { panic!() };
+        assert_eq!(outcome, Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
     }
 }

@@ -38,6 +38,7 @@ pub use self::order::Patience;
 pub use self::rules::{BreakerRules, ConnectionRules};
 pub use self::state::ConnectionState;
 pub use self::status::{BreakerStatus, ClosedGate, ConnectionStatus};
+pub use crate::call::Rest;
 use crate::provider::StreamProvider;
 
 /// A provider connection.
@@ -113,12 +114,20 @@ pub enum ConnectionMsg {
         generation: u64,
         /// How it ended.
         outcome: Box<Result<Message, ProviderError>>,
+        /// Whether it still has something to do.
+        rest: Rest,
+    },
+    /// A call that had ended has done the rest; from the connection's own call.
+    Done {
+        /// The attempt.
+        generation: u64,
     },
 }
 
 impl ConnectionMsg {
     /// Every name that [`ConnectionMsg::name`] gives.
-    pub const NAMES: [&'static str; 7] = ["Start", "Cancel", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded"];
+    pub const NAMES: [&'static str; 8] =
+        ["Start", "Cancel", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
 
     /// The message's name.
     pub fn name(&self) -> &'static str {
@@ -130,6 +139,7 @@ impl ConnectionMsg {
             Self::Look => "Look",
             Self::Refreshed { .. } => "Refreshed",
             Self::CallEnded { .. } => "CallEnded",
+            Self::Done { .. } => "Done",
         }
     }
 }
@@ -171,11 +181,12 @@ impl Actor for Connection {
             ConnectionMsg::Answering { generation } => state.admission.answering(generation),
             ConnectionMsg::Look => state.look = None,
             ConnectionMsg::Refreshed { outcome } => state.refreshed(&myself, outcome),
-            ConnectionMsg::CallEnded { call, generation, outcome } => {
+            ConnectionMsg::CallEnded { call, generation, outcome, rest } => {
                 if state.is_in_flight(&call, generation) {
-                    state.ended(&myself, call, generation, *outcome);
+                    state.ended(&myself, call, generation, *outcome, rest);
                 }
             }
+            ConnectionMsg::Done { generation } => state.done(generation),
         }
         state.pump(&myself);
         Ok(())

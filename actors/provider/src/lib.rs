@@ -32,7 +32,7 @@ mod wire;
 
 pub use connection::{
     BreakerRules, BreakerStatus, ClosedGate, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules,
-    ConnectionStatus, Patience,
+    ConnectionStatus, Patience, Rest,
 };
 pub use presets::{Access, PRESETS, Preset, model_named, preset};
 pub use provider::StreamProvider;

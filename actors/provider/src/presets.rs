@@ -153,7 +153,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         access: Access::Key(&["XAI_API_KEY"]),
-        compat: Some(OpenAiCompat { max_tokens_field: MaxTokensField::MaxTokens, ..OPENAI }),
+        compat: Some(PLAIN),
         example: "grok-4",
         ..chat("xai", "xAI", "https://api.x.ai/v1")
     },
@@ -161,6 +161,7 @@ pub const PRESETS: &[Preset] = &[
         access: Access::Key(&["GROQ_API_KEY"]),
         compat: Some(OpenAiCompat {
             reasoning_field: ReasoningField::Reasoning,
+            structured: Structured::ForcedTool,
             tool_names: ToolNames::CutAtMark,
             ..OPENAI
         }),
@@ -171,6 +172,7 @@ pub const PRESETS: &[Preset] = &[
         access: Access::Key(&["CEREBRAS_API_KEY"]),
         compat: Some(OpenAiCompat {
             reasoning_field: ReasoningField::Reasoning,
+            structured: Structured::ForcedTool,
             tool_names: ToolNames::CutAtMark,
             ..OPENAI
         }),

@@ -55,10 +55,15 @@ pub fn connection_key(model: &ModelConfig) -> String {
     };
     let key = model.api_key.as_ref().map_or_else(|| "no-key".to_owned(), |key| key_hash(key.expose()));
     let mut shared = format!("{}|{place}|{key}", model.provider);
-    // What else a service is made with.
-    for part in [&model.region, &model.project, &model.api_version].into_iter().flatten() {
-        shared.push('|');
-        shared.push_str(part);
+    // What else a service is made with. Whoever names its services as they are named here has one protocol for each.
+    if crate::preset(&model.provider).is_none_or(|preset| preset.api != model.api) && model.script.is_none() {
+        shared.push_str(&format!("|{:?}", model.api));
+    }
+    let parts = [("region", &model.region), ("project", &model.project), ("version", &model.api_version)];
+    for (name, part) in parts {
+        if let Some(part) = part {
+            shared.push_str(&format!("|{name}={part}"));
+        }
     }
     if model.compat.is_some() || !model.headers.is_empty() {
         shared.push('|');
@@ -99,6 +104,8 @@ mod tests {
         assert_eq!(connection_key(&elsewhere), connection_key(&slash));
         let in_region = |region: &str| ModelConfig { region: Some(region.into()), ..model("a", "k1") };
         assert_ne!(connection_key(&in_region("one")), connection_key(&in_region("two")));
+        let spoken = |api| ModelConfig { api, ..model("a", "k1") };
+        assert_ne!(connection_key(&spoken(ApiProtocol::OpenaiResponses)), connection_key(&model("a", "k1")));
         let mut headed = model("a", "k1");
         headed.headers.insert("x-extra".into(), "1".into());
         assert_ne!(connection_key(&headed), connection_key(&model("a", "k1")));

@@ -8,7 +8,6 @@ mod decode;
 mod encode;
 mod event;
 mod failure;
-mod schema;
 #[cfg(test)]
 mod validator;
 

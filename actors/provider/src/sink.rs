@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use futures::future::BoxFuture;
 use playhouse_protocol::{CallId, CallReport, Credit, StreamDelta, StreamEvent};
 use ractor::DerivedActorRef;
 
@@ -22,6 +23,8 @@ struct Shared {
     out: Box<dyn Fn(CallReport) + Send + Sync>,
     /// Called when the response begins, for who waits for that.
     on_start: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What is left to do when the response is whole.
+    rest: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Whether a batch is out whose credit has not come back.
     in_flight: AtomicBool,
     pending: Mutex<Pending>,
@@ -56,6 +59,7 @@ impl StreamSink {
             attempt,
             out: Box::new(out),
             on_start: Mutex::new(None),
+            rest: Mutex::new(None),
             in_flight: AtomicBool::new(false),
             pending: Mutex::new(Pending { deltas: Vec::new(), boundary: false, phase: Phase::Open }),
         }))
@@ -70,6 +74,17 @@ impl StreamSink {
     pub fn on_start(self, tell: impl FnOnce() + Send + 'static) -> Self {
         *self.0.on_start.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
         self
+    }
+
+    /// Leaves something to be done after the response, which is whole, has been told: until then its request counts as
+    /// one that is under way. It must end by itself, and soon.
+    pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
+        *self.0.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(rest));
+    }
+
+    /// What was left.
+    pub(crate) fn rest(&self) -> Option<BoxFuture<'static, ()>> {
+        self.0.rest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Takes an event and sends it on, or as soon as its predecessors have been taken. Never waits.
@@ -176,6 +191,16 @@ impl Shared {
             if self.in_flight.load(Ordering::SeqCst) {
                 return;
             }
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// Who asks without a connection has nobody to do the rest: it does itself.
+    fn drop(&mut self) {
+        let rest = self.rest.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(rest), Ok(runtime)) = (rest, tokio::runtime::Handle::try_current()) {
+            runtime.spawn(rest);
         }
     }
 }

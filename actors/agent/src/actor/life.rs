@@ -17,6 +17,8 @@ use crate::hub::Topic;
 use crate::keys::with_key;
 use crate::machine::{Approver, Input, Setup};
 
+/// How many models' keys an agent remembers.
+const KEYED: usize = 16;
 /// How many inputs may wait for one agent.
 pub const ADMITTED: usize = 64;
 
@@ -174,7 +176,10 @@ impl Life {
     /// Remembers a model with its key, which no journal holds.
     pub(super) fn learn(&self, model: Arc<ModelConfig>) {
         let mut keyed = lock(&self.keyed);
-        keyed.retain(|known| !(known.provider == model.provider && known.base_url == model.base_url));
+        let bare = ModelConfig { api_key: None, ..(*model).clone() };
+        keyed.retain(|known| ModelConfig { api_key: None, ..(**known).clone() } != bare);
+        // Whoever changes models again and again changes back to few.
+        keyed.truncate(KEYED);
         keyed.insert(0, model);
     }
 
@@ -183,8 +188,10 @@ impl Life {
         let mut model = settings.clone();
         if model.api_key.is_none() {
             let keyed = lock(&self.keyed);
-            let known = keyed.iter().find(|known| known.provider == model.provider && known.base_url == model.base_url);
-            if let Some(known) = known {
+            let same = |known: &&Arc<ModelConfig>| ModelConfig { api_key: None, ..(***known).clone() } == *model;
+            let alike =
+                |known: &&Arc<ModelConfig>| known.provider == model.provider && known.base_url == model.base_url;
+            if let Some(known) = keyed.iter().find(same).or_else(|| keyed.iter().find(alike)) {
                 Arc::make_mut(&mut model).api_key = known.api_key.clone();
             }
         }

@@ -152,7 +152,6 @@ impl Machine {
             return;
         }
         match error {
-            ProviderError::Lost { message } => self.lost(message),
             // Another model would be asked the same: what is too long for one is for compaction.
             error @ (ProviderError::ContextOverflow { .. } | ProviderError::Cancelled) => self.fail_with(&error),
             error @ (ProviderError::RateLimited { .. }
@@ -162,6 +161,8 @@ impl Machine {
             | ProviderError::Api { .. }
             | ProviderError::Empty { .. }
             | ProviderError::Other { .. }
+            // The connection has asked again as often as it may.
+            | ProviderError::Lost { .. }
             | ProviderError::Incomplete { .. }) => self.fall_back_or_fail(error),
         }
     }

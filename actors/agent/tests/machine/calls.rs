@@ -66,7 +66,7 @@ fn a_call_lost_with_its_connection_is_asked_again_under_the_retry_cap() {
         ["MessageEnd model t0a0 = model Error: ", "ProviderRetry 0 0", "ModelRequestStart t0a1 1", "> call 1"]
     );
     assert_eq!(rig.calls.last().unwrap().1, 1);
-    rig.call_failed(ProviderError::Lost { message: "gone".into() });
+    rig.tell(Input::ConnectionLost { reason: "gone".into() });
     assert_eq!(rig.calls.last().unwrap().1, 2);
     rig.tell(Input::ConnectionLost { reason: "gone".into() });
     let outcome = &rig.reports[0].outcome;
@@ -78,6 +78,15 @@ fn a_call_lost_with_its_connection_is_asked_again_under_the_retry_cap() {
         rig.tell(Input::ConnectionLost { reason: "gone".into() });
     }
     assert_eq!(rig.says("there").last().unwrap(), "> finish stop");
+}
+
+#[test]
+fn f02_a_call_that_the_connection_gave_up_is_not_asked_again() {
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    rig.call_failed(ProviderError::Lost { message: "it panicked".into() });
+    assert!(rig.calls.is_empty());
+    assert!(matches!(&rig.reports[0].outcome, Outcome::Error { message } if message.contains("it panicked")));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_call_that_is_lost_again_and_again_falls_back_too() {
     });
     rig.prompt("hi");
     for asked_next in ["x", "b"] {
-        rig.call_failed(ProviderError::Lost { message: "gone".into() });
+        rig.tell(Input::ConnectionLost { reason: "gone".into() });
         assert_eq!(asked(&rig), model(asked_next));
     }
 }

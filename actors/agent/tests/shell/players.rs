@@ -104,6 +104,7 @@ impl Actor for Line {
             ConnectionMsg::RetryDue { .. }
             | ConnectionMsg::CallEnded { .. }
             | ConnectionMsg::Answering { .. }
+            | ConnectionMsg::Done { .. }
             | ConnectionMsg::Look
             | ConnectionMsg::Refreshed { .. } => {}
         }

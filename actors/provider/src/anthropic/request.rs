@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::generation::{Generation, Thinking, budget, effort};
 use super::message::{self, begins_with_reasoning};
+use crate::catalogue;
 use crate::wire::messages::Insert;
 use crate::wire::transcripts::Transcripts;
 
@@ -185,7 +186,9 @@ fn may_reason_now(config: &StreamConfig, own: &str) -> bool {
 /// The output limit, of which reasoning is a part. It is raised, where it must be, until what was asked for, or the
 /// default, is left beside the reasoning.
 fn max_tokens(config: &StreamConfig, level: ThinkingLevel) -> u32 {
-    let asked = config.max_tokens.or(config.model_config.max_tokens).unwrap_or(MAX_TOKENS).max(1);
+    let model = &config.model_config;
+    let most = || catalogue::find("anthropic", &model.id).map_or(MAX_TOKENS, |known| known.max_output.min(MAX_TOKENS));
+    let asked = config.max_tokens.or(model.max_tokens).unwrap_or_else(most).max(1);
     match budget(level) {
         None => asked,
         Some(budget) => asked.max(budget + asked.min(MAX_TOKENS)),

@@ -177,7 +177,8 @@ fn head<'a>(provider: &str, config: &'a StreamConfig, points: Points, ask: Ask) 
     let answer = Answer::of(config);
     let thought = thought(provider, config, family);
     // A model that thinks cannot be made to call a tool, only told to.
-    let forced = answer.is_some() && thought.is_none() && family.takes_tool_choice();
+    let may_think = thought.is_some() || family == Family::AdaptiveClaude;
+    let forced = answer.is_some() && !may_think && family.takes_tool_choice();
     let told = answer.as_ref().filter(|_| !forced);
 
     let mut system = Vec::new();
@@ -314,10 +315,14 @@ fn encode_message(provider: &str, message: &Message, out: &mut Messages) -> Resu
             }
             blocks.iter().try_for_each(|block| out.block("user", "content", block, Mark::May))
         }
-        Message::Assistant { content, provider: from, .. } => content
-            .iter()
-            .filter_map(|block| assistant_block(block, **from == *provider))
-            .try_for_each(|(block, mark)| out.block("assistant", "content", &block, mark)),
+        Message::Assistant { content, provider: from, .. } => {
+            let mut blocks: Vec<(Block<'_>, Mark)> =
+                content.iter().filter_map(|block| assistant_block(block, **from == *provider)).collect();
+            // The service refuses a message that ends in reasoning, which alone takes no mark.
+            let whole = blocks.iter().rposition(|(_, mark)| *mark == Mark::May).map_or(0, |last| last + 1);
+            blocks.truncate(whole);
+            blocks.iter().try_for_each(|(block, mark)| out.block("assistant", "content", block, *mark))
+        }
         Message::ToolResult { tool_call_id, content, is_error, .. } => {
             let mut shown: Vec<Block<'_>> = content.iter().filter_map(shown_block).collect();
             if shown.is_empty() {

@@ -18,6 +18,7 @@ use super::structured::{Format, answer_tool};
 use super::{Dialect, details};
 use crate::wire::messages::Messages;
 use crate::wire::names::{nine_id, wire_id_if, wire_name};
+use crate::wire::schema::parameters;
 use crate::wire::transcripts::Transcripts;
 
 /// What a request holds beside its messages.
@@ -70,7 +71,7 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    parameters: Option<&'a Value>,
+    parameters: Option<Cow<'a, Value>>,
 }
 
 /// The body of a request.
@@ -127,7 +128,7 @@ fn head<'a>(dialect: &Dialect, config: &'a StreamConfig, answer: Option<&'a str>
     let mut tools: Vec<Tool<'_>> = config.tools.iter().map(tool).collect();
     if let Some((name, format)) = answer.zip(format) {
         let description = "Gives the final answer. Call it once, when the answer is ready.";
-        let function = Function { name, description, parameters: Some(&format.schema) };
+        let function = Function { name, description, parameters: Some(Cow::Borrowed(&format.schema)) };
         tools.push(Tool { r#type: "function", function });
     }
     Head {
@@ -166,7 +167,7 @@ fn tool(definition: &ToolDefinition) -> Tool<'_> {
         function: Function {
             name: &definition.name,
             description: &definition.description,
-            parameters: (!definition.parameters.is_null()).then_some(&definition.parameters),
+            parameters: (!definition.parameters.is_null()).then(|| parameters(&definition.parameters)),
         },
     }
 }

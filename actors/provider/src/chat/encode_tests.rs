@@ -99,7 +99,7 @@ fn everything_that_can_be_sent() {
             "model": "gpt", "stream": true, "stream_options": {"include_usage": true},
             "max_completion_tokens": 7, "temperature": 0.5, "reasoning_effort": "minimal",
             "tools": [{"type": "function", "function": {
-                "name": "t", "description": "d", "parameters": {"type": "object"},
+                "name": "t", "description": "d", "parameters": {"type": "object", "properties": {}},
             }}],
             "messages": [
                 {"role": "system", "content": "be brief"},

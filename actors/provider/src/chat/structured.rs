@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::wire::names::wire_name;
-use crate::wire::strict::is_strict;
+use crate::wire::schema::is_strict;
 
 /// `response_format`.
 #[derive(Serialize)]

@@ -68,6 +68,8 @@ pub(crate) struct Admission {
     breaker: Breaker,
     models: HashMap<Arc<str>, Queue>,
     flying: HashMap<Ticket, Arc<str>>,
+    /// Requests that have been answered and are not over.
+    lingering: usize,
     waiting: usize,
 }
 
@@ -78,8 +80,8 @@ struct Queue {
     /// In the order of arrival, with how many more failed probes each will sit through.
     waiting: BTreeMap<Ticket, u32>,
     flying: usize,
-    /// How often a probe was answered.
-    openings: u64,
+    /// How often a request was answered to its end since the service first said no.
+    answers: u64,
     /// Where the service said no the last time, halved: up to there the window grows with every answer, from there on
     /// with every round of them.
     threshold: Option<usize>,
@@ -99,13 +101,15 @@ enum Gate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Breaker {
-    /// So many failures in a row.
-    Closed { failures: u32 },
+    /// So many failures in a row, and so many times open before that without an answer since.
+    Closed { failures: u32, times: u32 },
     /// The service is left alone; for the how-manieth time in a row.
     Open { until: Instant, times: u32 },
     /// One went ahead.
     HalfOpen { probe: Ticket, times: u32 },
 }
+
+const NO_FAILURES: Breaker = Breaker::Closed { failures: 0, times: 0 };
 
 /// Whether the breaker's probe has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,9 +132,10 @@ impl Admission {
             requests: rules.requests_per_minute.map(|per_minute| Bucket::new(u64::from(per_minute.get()), now)),
             tokens: rules.tokens_per_minute.map(|per_minute| Bucket::new(per_minute.get(), now)),
             rules,
-            breaker: Breaker::Closed { failures: 0 },
+            breaker: Breaker::Closed { failures: 0, times: 0 },
             models: HashMap::new(),
             flying: HashMap::new(),
+            lingering: 0,
             waiting: 0,
         }
     }
@@ -153,10 +158,15 @@ impl Admission {
         }
     }
 
+    /// So many requests have been answered and are not over.
+    pub(crate) fn linger(&mut self, many: usize) {
+        self.lingering = many;
+    }
+
     /// Who may go now. Ask until it says nobody.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Verdict> {
         let left_alone = matches!(self.breaker, Breaker::Open { until, .. } if now < until);
-        let room = self.rules.concurrency.is_none_or(|most| self.flying.len() < most.get());
+        let room = self.rules.concurrency.is_none_or(|most| self.flying.len() + self.lingering < most.get());
         let half_open = matches!(self.breaker, Breaker::HalfOpen { .. });
         if left_alone || half_open || !room || !self.is_filled(now) {
             return None;
@@ -181,8 +191,11 @@ impl Admission {
 
     /// The service has begun to answer.
     pub(crate) fn answering(&mut self, ticket: Ticket) {
-        if matches!(self.breaker, Breaker::HalfOpen { probe, .. } if probe == ticket) {
-            self.breaker = Breaker::Closed { failures: 0 };
+        if let Breaker::HalfOpen { probe, times } = self.breaker
+            && probe == ticket
+        {
+            // It may still fail: then one failure is enough.
+            self.breaker = Breaker::Closed { failures: self.rules.breaker.failures.saturating_sub(1), times };
         }
         let Some(queue) = self.flying.get(&ticket).and_then(|model| self.models.get_mut(model)) else { return };
         match queue.gate {
@@ -205,6 +218,9 @@ impl Admission {
         };
         let Some(queue) = self.models.get_mut(&model) else { return Vec::new() };
         let probed = matches!(queue.gate, Gate::Probing { probe } if probe == ticket);
+        if matches!(end, End::Answered { .. }) && queue.threshold.is_some() {
+            queue.answers += 1;
+        }
         match end {
             End::Limited { wait } => {
                 queue.close(now + wait);
@@ -263,17 +279,19 @@ impl Admission {
         }
     }
 
-    /// How long the service is left alone.
-    pub(crate) fn left_alone_for(&self, now: Instant) -> Duration {
+    /// How long the service is left alone; while a probe is on its way that is not known, and no time is given.
+    pub(crate) fn left_alone(&self, now: Instant) -> Option<Option<Duration>> {
         match self.breaker {
-            Breaker::Open { until, .. } => until.saturating_duration_since(now),
-            Breaker::Closed { .. } | Breaker::HalfOpen { .. } => Duration::ZERO,
+            Breaker::Open { until, .. } if until > now => Some(Some(until - now)),
+            Breaker::HalfOpen { .. } => Some(None),
+            Breaker::Open { .. } | Breaker::Closed { .. } => None,
         }
     }
 
-    /// How often a probe for the model was answered: as long as that goes on, the service gets somewhere.
-    pub(crate) fn openings(&self, model: &str) -> u64 {
-        self.models.get(model).map_or(0, |queue| queue.openings)
+    /// How many requests for the model were answered to their end since the service first said no: as long as that
+    /// number grows, the service gets somewhere.
+    pub(crate) fn answers(&self, model: &str) -> u64 {
+        self.models.get(model).map_or(0, |queue| queue.answers)
     }
 
     pub(crate) fn breaker(&self) -> BreakerState {
@@ -309,16 +327,18 @@ impl Admission {
             (Breaker::HalfOpen { probe, times }, End::Dropped) if probe == ticket => {
                 Breaker::Open { until: now, times }
             }
-            (Breaker::HalfOpen { probe, .. }, End::Answered { .. } | End::Limited { .. }) if probe == ticket => {
-                Breaker::Closed { failures: 0 }
-            }
-            (Breaker::Closed { failures }, End::Failed) => match failures.saturating_add(1) {
-                failures if failures >= rules.failures => Breaker::Open { until: now + rules.pause_for(0), times: 1 },
-                failures => Breaker::Closed { failures },
+            (Breaker::HalfOpen { probe, .. }, End::Limited { .. }) if probe == ticket => NO_FAILURES,
+            (Breaker::Closed { failures, times }, End::Failed) => match failures.saturating_add(1) {
+                failures if failures >= rules.failures => {
+                    Breaker::Open { until: now + rules.pause_for(times), times: times.saturating_add(1) }
+                }
+                failures => Breaker::Closed { failures, times },
             },
-            (Breaker::Closed { .. }, End::Answered { .. } | End::Limited { .. }) => Breaker::Closed { failures: 0 },
-            // Those that were on their way when it opened say nothing new, unless the service is well again.
-            (Breaker::Open { .. } | Breaker::HalfOpen { .. }, End::Answered { .. }) => Breaker::Closed { failures: 0 },
+            (Breaker::Closed { .. }, End::Limited { .. }) => NO_FAILURES,
+            // Also those that were on their way when it opened: the service is well again.
+            (Breaker::Closed { .. } | Breaker::Open { .. } | Breaker::HalfOpen { .. }, End::Answered { .. }) => {
+                NO_FAILURES
+            }
             (state, End::Limited { .. } | End::Failed | End::Dropped) => state,
         };
         if probed && end == End::Failed { Probe::Failed } else { Probe::None }
@@ -327,7 +347,7 @@ impl Admission {
     /// Forgets a model that nobody asks.
     fn tidy(&mut self, model: &Arc<str>) {
         let idle = |queue: &Queue| {
-            queue.waiting.is_empty() && queue.flying == 0 && queue.gate == Gate::Open && queue.openings == 0
+            queue.waiting.is_empty() && queue.flying == 0 && queue.gate == Gate::Open && queue.threshold.is_none()
         };
         if self.models.get(model).is_some_and(idle) {
             self.models.remove(model);
@@ -347,7 +367,6 @@ impl Queue {
     }
 
     fn open(&mut self) {
-        self.openings += 1;
         self.gate = Gate::Opening { window: 2, answers: 0 };
     }
 

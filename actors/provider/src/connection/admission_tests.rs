@@ -147,7 +147,7 @@ fn f07_a_service_that_fails_again_and_again_is_left_alone_and_then_probed() {
     assert_eq!(admission.breaker(), BreakerState::Open { until: start + WAIT });
     admission.arrive(4, &model(), 3);
     assert_eq!(admission.next(after(start, 400)), None);
-    assert_eq!(admission.left_alone_for(after(start, 400)), Duration::from_millis(600));
+    assert_eq!(admission.left_alone(after(start, 400)), Some(Some(Duration::from_millis(600))));
     assert_eq!(admission.wake_at(after(start, 400)), Some(start + WAIT));
     admission.leave(4, &model());
     // One that was on its way fails too: nothing new.
@@ -170,6 +170,41 @@ fn f07_a_service_that_fails_again_and_again_is_left_alone_and_then_probed() {
     admission.answering(7);
     assert_eq!(admission.breaker(), BreakerState::Closed);
     assert_eq!(going(&mut admission, again), [8]);
+}
+
+#[test]
+fn f07_a_probe_that_begins_and_is_cut_short_opens_the_breaker_again_for_longer() {
+    let start = Instant::now();
+    let breaker = BreakerRules { failures: 2, pause: WAIT, max_pause: WAIT * 9 };
+    let mut admission = waiting(ConnectionRules { breaker, ..ConnectionRules::default() }, 3, start);
+    going(&mut admission, start);
+    admission.ended(1, End::Failed, start);
+    admission.ended(2, End::Failed, start);
+    admission.ended(3, End::Dropped, start);
+    let half = start + WAIT;
+    admission.arrive(4, &model(), 3);
+    assert_eq!(going(&mut admission, half), [4]);
+    assert_eq!(admission.left_alone(half), Some(None));
+    admission.answering(4);
+    assert_eq!(admission.breaker(), BreakerState::Closed);
+    admission.ended(4, End::Failed, half);
+    assert_eq!(admission.breaker(), BreakerState::Open { until: half + WAIT * 2 });
+}
+
+#[test]
+fn f07_only_an_answer_to_its_end_is_progress() {
+    let now = Instant::now();
+    let mut admission = waiting(ConnectionRules::default(), 1, now);
+    going(&mut admission, now);
+    admission.ended(1, End::Limited { wait: WAIT }, now);
+    for (ticket, end, answers) in [(2, End::Limited { wait: WAIT }, 0), (3, FINE, 1), (4, FINE, 2)] {
+        let at = now + WAIT * u32::try_from(ticket).unwrap() * 2;
+        admission.arrive(ticket, &model(), 3);
+        assert_eq!(going(&mut admission, at), [ticket]);
+        admission.answering(ticket);
+        admission.ended(ticket, end, at);
+        assert_eq!(admission.answers("m"), answers, "{ticket}");
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ use ractor::{ActorCell, DerivedActorRef};
 use super::admission::End;
 use crate::call::Outcome;
 
+/// Nobody waits longer than this, whatever a service asks for: what asks for more is told, and often a slip.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
 /// What a call does when its service has to be waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
@@ -31,8 +34,8 @@ pub(super) struct Order {
     pub(super) attempts: u32,
     /// Those that count against the cap.
     pub(super) retries: u32,
-    /// How often a probe for its model had been answered when it was last turned away.
-    pub(super) openings: Option<u64>,
+    /// How many requests for its model had been answered when it was last turned away.
+    pub(super) answers: Option<u64>,
     /// The pause before the next attempt, where it is settled already.
     pub(super) pause: Option<Duration>,
     /// Whether other credentials were looked for already.
@@ -57,7 +60,7 @@ impl Order {
             reply,
             attempts: 0,
             retries: 0,
-            openings: None,
+            answers: None,
             pause: None,
             tried_refresh: false,
             refreshed: 0,
@@ -86,10 +89,10 @@ impl Order {
 impl Order {
     /// What a retry after this error counts against the cap. Being turned away counts nothing while others get
     /// through: the service is well, there are just many who ask.
-    pub(super) fn counts(&mut self, error: &ProviderError, openings: u64) -> u32 {
+    pub(super) fn counts(&mut self, error: &ProviderError, answers: u64) -> u32 {
         match error {
             ProviderError::RateLimited { .. } => {
-                u32::from(self.openings.replace(openings).is_none_or(|before| before == openings))
+                u32::from(self.answers.replace(answers).is_none_or(|before| before == answers))
             }
             _ => 1,
         }
@@ -103,7 +106,7 @@ impl Order {
                 self.pause = Some(wait);
                 End::Limited { wait }
             }
-            ProviderError::Network { .. } | ProviderError::Incomplete { .. } => End::Failed,
+            ProviderError::Network { .. } => End::Failed,
             ProviderError::Auth { .. }
             | ProviderError::Api { .. }
             | ProviderError::ContextOverflow { .. }
@@ -111,6 +114,8 @@ impl Order {
             ProviderError::Unavailable { .. }
             | ProviderError::Cancelled
             | ProviderError::Other { .. }
+            // The service had begun to answer, and what broke off may be the model's own fault.
+            | ProviderError::Incomplete { .. }
             | ProviderError::Lost { .. } => End::Dropped,
         }
     }
@@ -122,14 +127,15 @@ impl Order {
             ProviderError::RateLimited { .. } => !waits,
             _ => false,
         };
-        error.is_retryable() && self.retries_left() > 0 && !(hasty && self.patience == Patience::FallsBack)
+        let endless = error.retry_after().is_some_and(|asked| asked > LONGEST);
+        error.is_retryable() && !endless && self.retries_left() > 0 && !(hasty && self.patience == Patience::FallsBack)
     }
 }
 
 /// How long to wait before the next attempt: the backoff, and at least what the service asked for.
 pub(super) fn pause(order: &Order, error: &ProviderError) -> Duration {
     let backoff = order.retry.delay_for_attempt(order.retries, fastrand::f64());
-    error.retry_after().map_or(backoff, |asked| asked.max(backoff))
+    error.retry_after().map_or(backoff, |asked| asked.min(LONGEST).max(backoff))
 }
 
 /// The model's message with what it cost.

@@ -1,22 +1,41 @@
 //! The end of an attempt, and what follows from it.
 
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
 use playhouse_protocol::{CallId, CallReport, ProviderError};
 use ractor::ActorRef;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::ConnectionMsg;
 use super::admission::{End, Ticket};
 use super::order::{millis, pause, priced, tokens_of};
 use super::state::{ConnectionState, Phase, Running, Timer};
-use crate::call::Outcome;
+use crate::call::{Outcome, Rest};
+
+/// How long looking for other credentials may take.
+const REFRESH: Duration = Duration::from_secs(60);
 
 impl ConnectionState {
     /// An attempt is over.
-    pub(super) fn ended(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn ended(
+        &mut self,
+        myself: &ActorRef<ConnectionMsg>,
+        call: CallId,
+        ticket: Ticket,
+        outcome: Outcome,
+        rest: Rest,
+    ) {
         let Some(running) = self.calls.get_mut(&call) else { return };
-        if let Phase::InFlight { sink, .. } = &running.phase {
-            sink.finish();
-        }
+        // What comes next is settled below.
+        let over = match std::mem::replace(&mut running.phase, Phase::Queued { ticket }) {
+            Phase::InFlight { sink, call, .. } => {
+                sink.finish();
+                Some(call)
+            }
+            Phase::Queued { .. } | Phase::Pausing { .. } | Phase::Refused { .. } => None,
+        };
         let order = &mut running.order;
         let outcome = outcome.and_then(|message| priced(message, order));
         let end = match &outcome {
@@ -28,6 +47,9 @@ impl ConnectionState {
             self.status.failed(error);
         }
         self.tickets.remove(&ticket);
+        if let (Some(call), Rest::Some) = (over, rest) {
+            self.linger(ticket, call);
+        }
         let gave_up = self.admission.ended(ticket, end, Instant::now());
         match outcome {
             Err(error @ ProviderError::Auth { .. }) if !tried_refresh => self.look_for_credentials(myself, call, error),
@@ -54,7 +76,13 @@ impl ConnectionState {
         } else if self.refresh.is_none() {
             let (provider, connection) = (self.provider.clone(), myself.clone());
             self.refresh = Some(Timer::of(async move {
-                let outcome = provider.refresh().await;
+                let search = AssertUnwindSafe(async { provider.refresh().await }).catch_unwind();
+                let lost = |message: &str| Err(ProviderError::Auth { message: message.to_owned() });
+                let outcome = match timeout(REFRESH, search).await {
+                    Ok(Ok(outcome)) => outcome,
+                    Ok(Err(_)) => lost("looking for other credentials crashed"),
+                    Err(_) => lost("looking for other credentials took too long"),
+                };
                 let _ = connection.send_message(ConnectionMsg::Refreshed { outcome });
             }));
         }
@@ -97,10 +125,10 @@ impl ConnectionState {
         let Some(running) = self.calls.get_mut(&call) else { return };
         let order = &mut running.order;
         let attempt = order.attempt();
-        let openings = self.admission.openings(order.model());
+        let answers = self.admission.answers(order.model());
         let report = match outcome {
             Err(error) if order.may_retry(&error) => {
-                let counted = order.counts(&error, openings);
+                let counted = order.counts(&error, answers);
                 let delay = order.pause.take().unwrap_or_else(|| pause(order, &error));
                 let delay_ms = millis(delay);
                 tracing::debug!(%call, attempt, %error, delay_ms, "retrying");

@@ -15,7 +15,7 @@ use super::admission::{Admission, End, Ticket, Verdict, Why};
 use super::order::{Order, Patience, millis};
 use super::status::ConnectionStatus;
 use super::{ConnectionArgs, ConnectionMsg};
-use crate::call::{Call, Job};
+use crate::call::{Call, Job, Said};
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
@@ -30,6 +30,8 @@ pub struct ConnectionState {
     pub(super) tickets: HashMap<Ticket, CallId>,
     /// How many calls each monitored agent has.
     pub(super) agents: HashMap<ActorId, usize>,
+    /// Calls that have ended and still have something to do.
+    lingering: HashMap<Ticket, Call>,
     /// How many of the calls can fall back on another model.
     fallible: usize,
     /// Counts tickets and pauses.
@@ -55,7 +57,7 @@ pub(super) enum Phase {
     InFlight {
         ticket: Ticket,
         sink: StreamSink,
-        _call: Call,
+        call: Call,
     },
     /// It waits for its next attempt.
     Pausing {
@@ -114,6 +116,7 @@ impl ConnectionState {
             calls: HashMap::new(),
             tickets: HashMap::new(),
             agents: HashMap::new(),
+            lingering: HashMap::new(),
             fallible: 0,
             generation: 0,
             look: None,
@@ -183,9 +186,9 @@ impl ConnectionState {
 
     /// Calls that can fall back on another model do so when this one has to be waited for.
     pub(super) fn hurry(&mut self, myself: &ActorRef<ConnectionMsg>, now: Instant) {
-        let alone = self.admission.left_alone_for(now);
+        let alone = self.admission.left_alone(now);
         // Looking through all calls is for when there is something to find.
-        if self.fallible == 0 || (alone.is_zero() && self.admission.closed().next().is_none()) {
+        if self.fallible == 0 || (alone.is_none() && self.admission.closed().next().is_none()) {
             return;
         }
         let hasty: Vec<(CallId, ProviderError)> = self
@@ -195,8 +198,8 @@ impl ConnectionState {
             .filter(|(_, running)| matches!(running.phase, Phase::Queued { .. }))
             .filter_map(|(call, running)| {
                 let closed = self.admission.closed_for(running.order.model(), now);
-                let error = if !alone.is_zero() {
-                    self.unavailable(Some(alone))
+                let error = if let Some(wait) = alone {
+                    self.unavailable(wait)
                 } else if closed > Duration::from_millis(running.order.retry.max_delay_ms) {
                     ProviderError::RateLimited { retry_after_ms: Some(millis(closed)) }
                 } else {
@@ -253,12 +256,18 @@ impl ConnectionState {
         config.attempt = attempt;
         let job = Job { provider, config, sink: sink.clone() };
         let connection = myself.clone();
-        let started = Call::start(job, move |outcome| {
+        let started = Call::start(job, move |said| {
+            let message = match said {
+                Said::Ended(outcome, rest) => {
+                    let (call, outcome) = (call.clone(), Box::new(outcome));
+                    ConnectionMsg::CallEnded { call, generation: ticket, outcome, rest }
+                }
+                Said::Done => ConnectionMsg::Done { generation: ticket },
+            };
             // A connection that is dead has no calls.
-            let outcome = Box::new(outcome);
-            let _ = connection.send_message(ConnectionMsg::CallEnded { call, generation: ticket, outcome });
+            let _ = connection.send_message(message);
         });
-        running.phase = Phase::InFlight { ticket, sink, _call: started };
+        running.phase = Phase::InFlight { ticket, sink, call: started };
     }
 
     pub(super) fn is_in_flight(&self, call: &CallId, generation: u64) -> bool {
@@ -277,6 +286,18 @@ impl ConnectionState {
             }
         }
         self.remove(call).map(|running| running.order)
+    }
+
+    /// Keeps a call that has ended until it has done the rest.
+    pub(super) fn linger(&mut self, ticket: Ticket, call: Call) {
+        self.lingering.insert(ticket, call);
+        self.admission.linger(self.lingering.len());
+    }
+
+    /// A call that had ended has done the rest.
+    pub(super) fn done(&mut self, ticket: Ticket) {
+        self.lingering.remove(&ticket);
+        self.admission.linger(self.lingering.len());
     }
 
     /// Takes a call out of the line it stands in.

@@ -12,10 +12,9 @@ use playhouse_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::schema::parameters;
 use crate::wire::messages::Messages;
 use crate::wire::names::{wire_id, wire_name};
-use crate::wire::strict::is_strict;
+use crate::wire::schema::{is_strict, parameters};
 use crate::wire::transcripts::Transcripts;
 
 /// The smallest limit of output tokens that the service takes.

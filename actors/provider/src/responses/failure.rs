@@ -96,21 +96,26 @@ fn inner(body: &str) -> Option<&str> {
     holder.error.map(RawValue::get)
 }
 
-/// The wait that a message asks for: inside a stream there is no header to say it in. "Please try again in 1.898s."
+/// The wait that a message asks for: inside a stream there is no header to say it in. "Please try again in 1.898s.",
+/// "… in 1m30s."
 fn asked_wait(message: &str) -> Option<u64> {
-    let (_, rest) = ["try again in ", "retry after "].iter().find_map(|words| message.split_once(words))?;
-    let unit_at = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = rest.split_at_checked(unit_at)?;
-    let unit = unit.trim_start();
-    let scale = match unit {
-        _ if unit.starts_with("ms") => 1.0,
-        _ if unit.starts_with('s') => 1_000.0,
-        _ if unit.starts_with('m') => 60_000.0,
-        _ => return None,
-    };
-    let millis = (number.parse::<f64>().ok()? * scale).ceil();
+    let (_, mut rest) = ["try again in ", "retry after "].iter().find_map(|words| message.split_once(words))?;
+    let mut millis = None;
+    while let Some((wait, after)) = first_wait(rest) {
+        millis = Some(millis.unwrap_or(0.0) + wait);
+        rest = after;
+    }
     // A number too large for the type becomes its largest.
-    Some(millis as u64)
+    millis.map(|millis| millis.ceil() as u64)
+}
+
+/// One number with its unit, in milliseconds, and what follows.
+fn first_wait(text: &str) -> Option<(f64, &str)> {
+    let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit() && c != '.')?)?;
+    let unit = unit.trim_start();
+    let units = [("ms", 1.0), ("s", 1_000.0), ("m", 60_000.0), ("h", 3_600_000.0)];
+    let (rest, scale) = units.iter().find_map(|(name, scale)| Some((unit.strip_prefix(name)?, scale)))?;
+    Some((number.parse::<f64>().ok()? * scale, rest))
 }
 
 #[cfg(test)]
@@ -124,6 +129,10 @@ mod tests {
         let text = "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 1.898s.";
         let error = format!(r#"{{"code":"rate_limit_exceeded","message":"{text}"}}"#);
         assert_eq!(classify(&error), limited(Some(1_898)));
+        for (words, wait) in [("1m30s", 90_000), ("2h", 7_200_000), ("6m0s.", 360_000), ("20 ms", 20)] {
+            assert_eq!(asked_wait(&format!("Please try again in {words}")), Some(wait), "{words}");
+        }
+        assert_eq!(asked_wait("try again in a while"), None);
         assert_eq!(classify(r#"{"code":"insufficient_quota","message":"You exceeded your quota."}"#), limited(None));
         assert_eq!(classify(r#"{"type":"server_is_overloaded","code":null}"#), limited(None));
         assert_eq!(classify(r#"{"type":"too_many_requests","code":"too_many_requests"}"#), limited(None));
@@ -157,7 +166,7 @@ mod tests {
             ("Please try again in 6m0s.", Some(360_000)),
             ("Please retry after 10 seconds.", Some(10_000)),
             ("Please try again in 0.0001s", Some(1)),
-            ("Please try again in 1h.", None),
+            ("Please try again in 1h.", Some(3_600_000)),
             ("Please try again in s.", None),
             ("Please try again in 5", None),
             ("Please try again later.", None),

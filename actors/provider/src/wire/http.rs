@@ -92,8 +92,9 @@ fn client() -> reqwest::ClientBuilder {
 /// no wait at all; what cannot be read is as if absent.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
+    if let Ok(seconds) = value.parse::<f64>() {
+        // Rounded up: earlier than asked is never right. More than a duration holds is the longest it does.
+        return (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds.ceil()).unwrap_or(Duration::MAX));
     }
     static PARSER: DateTimeParser = DateTimeParser::new();
     let at = PARSER.parse_timestamp(value).ok()?;
@@ -150,6 +151,9 @@ mod tests {
     fn f05_retry_after_is_read_as_seconds_and_as_a_date() {
         assert_eq!(after("7"), Some(7));
         assert_eq!(after(" 0 "), Some(0));
+        assert_eq!(after("1.2"), Some(2));
+        assert_eq!(after("1e300"), Some(u64::MAX));
+        assert_eq!(after("NaN"), None);
         assert_eq!(after("Fri, 02 Jan 2026 03:04:35 GMT"), Some(30));
         assert_eq!(after("Fri, 02 Jan 2026 03:00:00 GMT"), Some(0));
         assert_eq!(after("soon"), None);

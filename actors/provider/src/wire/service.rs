@@ -3,7 +3,7 @@
 //! It makes one request per attempt and repeats none. Only the protocol's terminal event makes a response.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,7 +11,6 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use playhouse_protocol::{Content, Message, ProviderError, StreamConfig};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::credentials::Credentials;
@@ -127,8 +126,6 @@ pub struct Service {
     headers: HeaderMap,
     options: ServiceOptions,
     transcripts: Transcripts,
-    /// Bodies that are read to their end behind their response; each ends within [`TAIL_WAIT`], all with the service.
-    tails: Mutex<JoinSet<()>>,
 }
 
 /// What a [`Service`] is made of.
@@ -165,7 +162,6 @@ impl Service {
             headers,
             options,
             transcripts: Transcripts::new(TRANSCRIPTS),
-            tails: Mutex::default(),
         }
     }
 
@@ -304,16 +300,13 @@ impl Service {
         ProviderError::Incomplete { message: format!("no data came for {seconds} s") }
     }
 
-    /// Reads what is left of a finished response, in the background if it takes time: a body's end can come late.
-    async fn drain(&self, mut body: Body) {
-        if timeout(TAIL_GLANCE, drain(&mut body)).await.is_ok() {
-            return;
+    /// Reads what is left of a finished response, behind the call if it takes time: a body's end can come late.
+    async fn drain(&self, mut body: Body, tx: &StreamSink) {
+        if timeout(TAIL_GLANCE, drain(&mut body)).await.is_err() {
+            tx.leave(async move {
+                let _ = timeout(TAIL_WAIT, drain(&mut body)).await;
+            });
         }
-        let mut tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
-        while tails.try_join_next().is_some() {}
-        tails.spawn(async move {
-            let _ = timeout(TAIL_WAIT, drain(&mut body)).await;
-        });
     }
 
     async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
@@ -327,7 +320,7 @@ impl Service {
             tracing::debug!(provider = &*self.provider, unknown, "events of unknown kinds were passed over");
         }
         let whole = decoder.finish(&Finish { response: config.response, taken: &|id| is_taken(config, id) })?;
-        self.drain(body).await;
+        self.drain(body, tx).await;
         Ok(Message::Assistant {
             content: whole.content,
             stop_reason: whole.stop_reason,

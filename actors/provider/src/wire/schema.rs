@@ -1,4 +1,6 @@
-//! Which JSON Schemas OpenAI's protocols can hold a model to; pure.
+//! What OpenAI's protocols ask of JSON Schemas, and which they can hold a model to; pure.
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
@@ -79,6 +81,20 @@ fn is_closed(schema: &Map<String, Value>) -> bool {
         && required.iter().all(|one| one.as_str().is_some_and(|name| properties.contains_key(name)))
 }
 
+/// The parameters of a tool. The service refuses an object without `properties`, which is how many servers describe a
+/// tool that takes nothing.
+pub(crate) fn parameters(schema: &Value) -> Cow<'_, Value> {
+    match schema {
+        Value::Object(object) if object.get("type") == Some(&json!("object")) && !object.contains_key("properties") => {
+            let mut object = object.clone();
+            object.insert("properties".to_owned(), json!({}));
+            Cow::Owned(Value::Object(object))
+        }
+        Value::Null => Cow::Owned(json!({"type": "object", "properties": {}})),
+        schema => Cow::Borrowed(schema),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +157,13 @@ mod tests {
             deep = object(deep);
         }
         assert!(!is_strict(&deep));
+    }
+
+    #[test]
+    fn a_tool_that_takes_nothing_says_so() {
+        assert_eq!(*parameters(&Value::Null), json!({"type": "object", "properties": {}}));
+        assert_eq!(*parameters(&json!({"type": "object"})), json!({"type": "object", "properties": {}}));
+        let open = json!({"type": "object", "properties": {"a": {}}});
+        assert!(matches!(parameters(&open), Cow::Borrowed(same) if *same == open));
     }
 }
