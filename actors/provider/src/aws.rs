@@ -17,6 +17,7 @@ pub(crate) mod test_server;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -160,33 +161,55 @@ pub(crate) struct AwsCredentials {
     chain: Chain,
     scope: Scope,
     clock: Clock,
-    keys: tokio::sync::Mutex<Option<Keys>>,
+    held: tokio::sync::Mutex<Held>,
+    /// How many searches have found nothing.
+    failed: AtomicU64,
     /// Secrets that were in use, the newest last.
     secrets: Mutex<Vec<Secret>>,
+}
+
+/// What the last search found.
+#[derive(Default)]
+struct Held {
+    keys: Option<Keys>,
+    /// Why there are none.
+    failure: Option<ProviderError>,
 }
 
 impl AwsCredentials {
     pub(crate) fn new(environment: Environment, scope: Scope, clock: Clock) -> Self {
         let chain = Chain::new(environment, scope.region.clone(), clock.clone());
-        Self { chain, scope, clock, keys: tokio::sync::Mutex::default(), secrets: Mutex::default() }
+        let (held, failed, secrets) = Default::default();
+        Self { chain, scope, clock, held, failed, secrets }
     }
 
     async fn keys(&self) -> Result<Keys, ProviderError> {
-        let mut held = self.keys.lock().await;
+        let failed_before = self.failed.load(Ordering::SeqCst);
+        let mut held = self.held.lock().await;
         let now = self.clock.now();
         let soon = now.checked_add(EARLY).unwrap_or(now);
-        if let Some(keys) = held.as_ref().filter(|keys| keys.good_until(soon)) {
+        if let Some(keys) = held.keys.as_ref().filter(|keys| keys.good_until(soon)) {
             return Ok(keys.clone());
         }
-        match (self.chain.resolve().await, held.as_ref()) {
+        // A search that this caller waited for was its own as well.
+        if self.failed.load(Ordering::SeqCst) > failed_before
+            && let Some(failure) = &held.failure
+        {
+            return Err(failure.clone());
+        }
+        match (self.chain.resolve().await, held.keys.as_ref()) {
             (Ok(keys), _) => {
                 self.remember(&keys);
-                *held = Some(keys.clone());
+                *held = Held { keys: Some(keys.clone()), failure: None };
                 Ok(keys)
             }
             // The old ones still stand for a few minutes.
             (Err(_), Some(old)) if old.good_until(now) => Ok(old.clone()),
-            (Err(error), _) => Err(error),
+            (Err(error), _) => {
+                *held = Held { keys: None, failure: Some(error.clone()) };
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                Err(error)
+            }
         }
     }
 
@@ -216,7 +239,7 @@ impl Credentials for AwsCredentials {
     }
 
     async fn refresh(&self) -> Result<bool, ProviderError> {
-        self.keys.lock().await.take();
+        self.held.lock().await.keys.take();
         Ok(!self.chain.is_fixed())
     }
 

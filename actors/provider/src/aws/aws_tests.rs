@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 
 use super::test_server::{Server, is_signed, reply};
 use super::*;
@@ -305,4 +305,13 @@ async fn credentials_are_kept_until_five_minutes_before_they_expire_and_fetched_
     let text = credentials.redact("secret-0 token-0 secret-2 token-2 A2".to_owned());
     assert_eq!(text, "**** **** **** **** A2");
     assert!(!format!("{credentials:?} {:?}", keys("A", "canary", Some("canary"), None)).contains("canary"));
+
+    // Those who ask at once share a search that finds nothing, too.
+    let so_far = || count.load(Ordering::SeqCst);
+    let before = so_far();
+    assert!(id().await.is_err());
+    let each = so_far() - before;
+    let all = futures::future::join_all((0..20).map(|_| id())).await;
+    assert!(all.into_iter().all(|id| id.is_err()));
+    assert_eq!(so_far() - before, each * 2);
 }
