@@ -43,7 +43,7 @@ pub use sections::{Azure, Bedrock, Connection, Limits, Retry, Service, Vertex};
 pub use shown::{Row, Shown};
 
 /// The tools that can be named.
-pub const TOOLS: [&str; 4] = ["read_file", "list_files", "bash", "sub_agent"];
+pub const TOOLS: [&str; 7] = ["read_file", "list_files", "search", "edit_file", "write_file", "bash", "sub_agent"];
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -93,7 +93,8 @@ pub struct SettingArgs {
     /// The system prompt
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
-    /// Tools by name, separated by commas, or `none` [default: read_file,list_files,bash; also: sub_agent]
+    /// Tools by name, separated by commas, or `none` [default: read_file,list_files,search,edit_file,write_file,bash;
+    /// also: sub_agent]
     #[arg(long, value_name = "NAMES")]
     pub tools: Option<String>,
     /// Where tools work [default: the current directory]

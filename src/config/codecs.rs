@@ -52,7 +52,7 @@ pub(super) const TEXT: Codec<String> =
     Codec { takes: "a string", read: |given, _| given.text(), show: |text| Shown::Text(text.clone()) };
 
 pub(super) const TOOL_NAMES: Codec<Vec<String>> = Codec {
-    takes: "a list of `read_file`, `list_files`, `bash`, `sub_agent`",
+    takes: "a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`",
     read: |given, _| {
         let separated = matches!(given, Given::Plain(_));
         if separated && given.is(NONE) {

@@ -23,6 +23,28 @@ fn a_run_prints_the_answer_on_stdout_and_its_tools_on_stderr() {
 }
 
 #[test]
+fn a_run_edits_files_and_shows_that_in_a_line() {
+    let desk = Desk::new();
+    desk.write("note.txt", "under the stage");
+    let edits = json!([{"old_text": "under", "new_text": "behind"}]);
+    let turns = json!([
+        {"tool_calls": [{"name": "search", "arguments": {"pattern": "stage", "glob": "note.*"}}]},
+        {"tool_calls": [{"name": "edit_file", "arguments": {"path": "note.txt", "edits": edits}}]},
+        {"tool_calls": [{"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}}]},
+        {"text": "Moved."},
+    ]);
+    let script = desk.script("s.json", turns);
+    let done = desk.run(&["run", "move it", "--script", &script, "--permission", "yolo"]);
+    done.said("Moved.\n");
+    for line in ["• search: stage (1 matches) ", "• edit_file: note.txt (1 edits) ", "• write_file: new.txt (1 bytes) "]
+    {
+        assert!(done.err.contains(line), "{line}: {done:?}");
+    }
+    let read = |name: &str| std::fs::read_to_string(desk.work().join(name)).unwrap();
+    assert_eq!((read("note.txt").as_str(), read("new.txt").as_str()), ("behind the stage", "x"));
+}
+
+#[test]
 fn json_is_one_event_per_line_in_the_order_of_the_contract() {
     let desk = Desk::new();
     let turns = json!([

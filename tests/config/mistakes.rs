@@ -120,7 +120,7 @@ fn a_value_of_the_wrong_kind_is_named_with_what_is_expected() {
     }
     bad("connection.idle_ms", "86400001", "milliseconds, a whole number from 1 to 86400000");
     bad("system", "3", "a string");
-    let tools = "a list of `read_file`, `list_files`, `bash`, `sub_agent`";
+    let tools = "a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`";
     bad("tools", "\"bash\"", tools);
     bad("tools", "[\"bash\", 1]", tools);
     bad("permission", "\"sometimes\"", "`ask` or `yolo`");
@@ -169,7 +169,7 @@ fn a_value_that_cannot_be_used_says_why() {
     unusable("model", "'nobody-we-know/y'", &format!("there is no provider `nobody-we-know`: {listed}"));
     unusable("model", "'openai/x,'", "nothing follows the last comma: name another model, or leave it out");
     unusable("model", "'openai/'", "`openai/` needs the model's id, as in openai/gpt-5");
-    let tools = "the tools are: read_file, list_files, bash, sub_agent";
+    let tools = "the tools are: read_file, list_files, search, edit_file, write_file, bash, sub_agent";
     unusable(
         "tools",
         "['bash', 'raed_file']",
@@ -280,7 +280,9 @@ fn everything_that_is_wrong_is_told_at_once() {
     let (user, project) = (user.display(), project.display());
     let problems = [
         format!("{user}:1:1: there is no key `modle`: did you mean `model`?"),
-        format!("{user}:2:9: tools is 1: it takes a list of `read_file`, `list_files`, `bash`, `sub_agent`"),
+        format!(
+            "{user}:2:9: tools is 1: it takes a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`"
+        ),
         format!("{user}:4:13: limits.max_turns is 0: it takes a whole number from 1 to 4294967295, or `none`"),
         format!("{project}:1:10: system is 3: it takes a string"),
         format!(

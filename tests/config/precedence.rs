@@ -58,7 +58,7 @@ fn samples(place: &Place) -> Vec<Sample> {
         ),
         key(
             "tools",
-            json!(["read_file", "list_files", "bash"]),
+            json!(["read_file", "list_files", "search", "edit_file", "write_file", "bash"]),
             (r#"["bash", "sub_agent", "bash"]"#, json!(["bash", "sub_agent"])),
             Some((r#"["sub_agent"]"#, json!(["sub_agent"]))),
             ("PLAYHOUSE_TOOLS", " read_file, sub_agent,", json!(["read_file", "sub_agent"])),

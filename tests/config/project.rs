@@ -182,8 +182,8 @@ fn what_is_known_of_models_and_sent_to_providers_is_the_users_to_say() {
 fn unknown_tools_and_keys_are_mistakes_there_too() {
     refused(
         "tools = ['bsh']",
-        "1:9: tools: there is no tool `bsh` (did you mean `bash`?); the tools are: read_file, list_files, bash, \
-         sub_agent",
+        "1:9: tools: there is no tool `bsh` (did you mean `bash`?); the tools are: read_file, list_files, \
+         search, edit_file, write_file, bash, sub_agent",
     );
     refused("modle = 'x'", "1:1: there is no key `modle`: did you mean `model`?");
     refused("system = ", "1:10: this is not TOML: string values must be quoted, expected literal string");

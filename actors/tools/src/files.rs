@@ -1,39 +1,79 @@
-//! What the file tools share: paths, and blocking work that stops when nobody waits for it.
+//! What the file tools share: their arguments, their words for what went wrong, and blocking work that stops when
+//! nobody waits for it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use playhouse_protocol::{Cancel, ToolContext, ToolError};
 use serde_json::Value;
 
-/// The path that an argument names, seen from the working directory.
-pub(crate) fn path_in(args: &Value, default: Option<&str>, ctx: &ToolContext) -> Result<(String, PathBuf), ToolError> {
-    let given = args.get("path").and_then(Value::as_str).or(default);
-    match given {
-        Some(text) if text.contains('\0') => {
-            Err(ToolError::InvalidArgs("`path` contains a NUL character; leave it out".to_owned()))
+/// A path that a call names, and the folder it must stay beneath.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// As the call has it.
+    pub(crate) shown: String,
+    /// The working directory.
+    pub(crate) cwd: PathBuf,
+}
+
+/// What was to be done with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
+}
+
+impl Asked {
+    /// The path that the arguments name.
+    pub(crate) fn new(args: &Value, default: Option<&str>, ctx: &ToolContext) -> Result<Self, ToolError> {
+        let given = args.get("path").and_then(Value::as_str).or(default);
+        match given {
+            Some(text) if text.contains('\0') => {
+                Err(ToolError::InvalidArgs("`path` contains a NUL character; leave it out".to_owned()))
+            }
+            Some(text) => Ok(Self { shown: text.to_owned(), cwd: ctx.cwd.clone() }),
+            None => Err(ToolError::InvalidArgs("`path` is missing".to_owned())),
         }
-        Some(text) => Ok((text.to_owned(), ctx.cwd.join(text))),
-        None => Err(ToolError::InvalidArgs("`path` is missing".to_owned())),
     }
+
+    /// Why it cannot be used.
+    pub(crate) fn unusable(&self, wanted: Use, error: &io::Error) -> ToolError {
+        let (path, cwd) = (&self.shown, self.cwd.display());
+        let done = match wanted {
+            Use::Read => "read",
+            Use::Write => "written",
+        };
+        let text = match error.kind() {
+            io::ErrorKind::NotFound => format!("`{path}` does not exist in `{cwd}`; look with list_files"),
+            // Only cap-std's own error has no number: the kernel's has.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => return self.outside(),
+            io::ErrorKind::PermissionDenied => format!("`{path}` may not be {done}: permission denied"),
+            io::ErrorKind::NotADirectory => format!("`{path}` goes through something that is not a directory"),
+            _ => format!("`{path}` could not be {done}: {error}"),
+        };
+        ToolError::Failed(text)
+    }
+
+    /// That it is not beneath the working directory.
+    pub(crate) fn outside(&self) -> ToolError {
+        let text = format!("`{}` leads out of the working directory `{}`", self.shown, self.cwd.display());
+        ToolError::Failed(format!("{text}; file tools work beneath it only"))
+    }
+
+    /// That it is a directory where a file is wanted.
+    pub(crate) fn is_directory(&self) -> ToolError {
+        ToolError::Failed(format!("`{}` is a directory; use list_files", self.shown))
+    }
+}
+
+/// An argument that is text; empty without it.
+pub(crate) fn text<'a>(args: &'a Value, name: &str) -> &'a str {
+    args.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// An argument that is a whole number.
 pub(crate) fn number(args: &Value, name: &str) -> Option<u64> {
     args.get(name).and_then(Value::as_u64)
-}
-
-/// Why a path cannot be used.
-pub(crate) fn unusable(path: &str, cwd: &Path, error: &io::Error) -> ToolError {
-    let text = match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("`{path}` does not exist in `{}`; look with list_files", cwd.display())
-        }
-        io::ErrorKind::PermissionDenied => format!("`{path}` may not be read: permission denied"),
-        io::ErrorKind::NotADirectory => format!("`{path}` goes through something that is not a directory"),
-        _ => format!("`{path}` could not be read: {error}"),
-    };
-    ToolError::Failed(text)
 }
 
 /// Runs blocking work off the runtime. Its signal fires when the call is cancelled and when the waiting future is

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
 
 use async_trait::async_trait;
+use cap_std::fs::Dir;
 use playhouse_protocol::{Cancel, EffectClass, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
-use crate::files::{blocking, number, path_in, unusable};
+use crate::beneath::{Root, open_folder};
+use crate::files::{Asked, Use, blocking, number};
 use crate::tool::Tool;
 
 const DEFAULT_LIMIT: usize = 500;
@@ -32,7 +32,7 @@ impl Tool for ListFiles {
 
     fn description(&self) -> &str {
         "Lists a directory, sorted by name; directories end in `/`, symbolic links in `@` and are not followed. \
-         `depth` looks into subdirectories. Without `path` it lists the working directory."
+         `depth` looks into subdirectories. Without `path` it lists the working directory; it lists nothing outside of it."
     }
 
     fn parameters_schema(&self) -> Value {
@@ -58,19 +58,21 @@ impl Tool for ListFiles {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let (shown, path) = path_in(&args, Some("."), &ctx)?;
+        let asked = Asked::new(&args, Some("."), &ctx)?;
         let depth = number(&args, "depth").unwrap_or(1).clamp(1, MAX_DEPTH);
         let limit = number(&args, "limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
-        let cwd = ctx.cwd.clone();
         blocking(&ctx.cancel, move |cancel| {
-            let meta = fs::metadata(&path).map_err(|error| unusable(&shown, &cwd, &error))?;
-            if !meta.is_dir() {
-                return Err(ToolError::Failed(format!("`{shown}` is not a directory; use read_file")));
-            }
+            let root = Root::open(&asked)?;
+            let dir = root.dir.open_dir(&root.path).map_err(|error| match root.dir.metadata(&root.path) {
+                Ok(found) if !found.is_dir() => {
+                    ToolError::Failed(format!("`{}` is not a directory; use read_file", asked.shown))
+                }
+                Ok(_) | Err(_) => asked.unusable(Use::Read, &error),
+            })?;
             let mut listing = Listing { limit: limit.clamp(1, MAX_LIMIT), lines: Vec::new(), omitted: 0 };
-            listing.walk(&path, "", depth, cancel).map_err(|stop| match stop {
+            listing.walk(&dir, "", depth, cancel).map_err(|stop| match stop {
                 Stop::Cancelled => ToolError::Cancelled,
-                Stop::Failed(error) => unusable(&shown, &cwd, &error),
+                Stop::Failed(error) => asked.unusable(Use::Read, &error),
             })?;
             Ok(listing.result())
         })
@@ -98,11 +100,11 @@ struct Listing {
 }
 
 impl Listing {
-    fn walk(&mut self, path: &Path, prefix: &str, depth: u64, cancel: &Cancel) -> Result<(), Stop> {
+    fn walk(&mut self, dir: &Dir, prefix: &str, depth: u64, cancel: &Cancel) -> Result<(), Stop> {
         let room = self.limit.saturating_sub(self.lines.len());
         // The smallest names that have room: a directory of millions is not held in memory.
         let mut first: BTreeMap<OsString, Kind> = BTreeMap::new();
-        for entry in fs::read_dir(path).map_err(Stop::Failed)? {
+        for entry in dir.entries().map_err(Stop::Failed)? {
             if cancel.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
@@ -133,7 +135,8 @@ impl Listing {
             let line = format!("{prefix}{shown}{mark}");
             self.lines.push(line.clone());
             if kind == Kind::Directory && depth > 1 {
-                match self.walk(&path.join(&name), &line, depth - 1, cancel) {
+                let below = open_folder(dir, &name).map_err(Stop::Failed);
+                match below.and_then(|below| self.walk(&below, &line, depth - 1, cancel)) {
                     Ok(()) => {}
                     Err(Stop::Cancelled) => return Err(Stop::Cancelled),
                     Err(Stop::Failed(error)) => {

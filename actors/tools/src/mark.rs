@@ -125,7 +125,7 @@ fn house_hash(house: &str) -> u64 {
 }
 
 /// A number no other run has, in this process or another.
-fn nonce() -> u64 {
+pub(crate) fn nonce() -> u64 {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static COUNT: AtomicU64 = AtomicU64::new(0);
     SEED.hash_one((process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))

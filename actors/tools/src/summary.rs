@@ -12,6 +12,7 @@ const MAX_CHARS: usize = 120;
 pub fn summary(name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String {
     let subject = match name {
         "bash" => bash::shown(args),
+        "search" => args.get("pattern").and_then(Value::as_str).unwrap_or_default().to_owned(),
         _ => subject(args),
     };
     let ending = match result {
@@ -43,6 +44,9 @@ fn ending(name: &str, result: &ToolResult) -> String {
             (None, None) => String::new(),
         },
         "list_files" => number("entries").map(|count| format!("{count} entries")).unwrap_or_default(),
+        "search" => number("matches").map(|count| format!("{count} matches")).unwrap_or_default(),
+        "edit_file" => number("edits").map(|count| format!("{count} edits")).unwrap_or_default(),
+        "write_file" => number("bytes").map(|count| format!("{count} bytes")).unwrap_or_default(),
         "read_file" => {
             let is_image = result.content.iter().any(|block| matches!(block, Content::Image { .. }));
             let what = if is_image { "image, " } else { "" };
@@ -82,6 +86,10 @@ mod tests {
         let path = json!({"path": "a.rs", "limit": 3});
         assert_eq!(summary("read_file", &path, &ok(json!({"bytes": 12}))), "read_file: a.rs (12 bytes)");
         assert_eq!(summary("list_files", &json!({}), &ok(json!({"entries": 2}))), "list_files (2 entries)");
+        let pattern = json!({"path": "src", "pattern": "fn main"});
+        assert_eq!(summary("search", &pattern, &ok(json!({"matches": 3}))), "search: fn main (3 matches)");
+        assert_eq!(summary("edit_file", &path, &ok(json!({"edits": 2, "bytes": 9}))), "edit_file: a.rs (2 edits)");
+        assert_eq!(summary("write_file", &path, &ok(json!({"bytes": 9}))), "write_file: a.rs (9 bytes)");
         assert_eq!(summary("mine", &json!({"n": 1}), &ok(Value::Null)), "mine: {\"n\":1}");
     }
 

@@ -255,7 +255,7 @@ fn list(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::default_tools;
+    use crate::{DEFAULT_TIMEOUT, default_tools};
     use async_trait::async_trait;
     use playhouse_protocol::{ToolContext, ToolResult};
     use serde_json::json;
@@ -329,13 +329,20 @@ mod tests {
         assert_eq!(vetted, Vetted::Ready { effect: EffectClass::Once, ask, timeout: Duration::from_millis(1500) });
         let vetted = defaults().vet("read_file", &json!({"path": "x"}));
         assert!(matches!(vetted, Vetted::Ready { effect: EffectClass::Read, ask: None, .. }));
+        let once =
+            |ask: &str| Vetted::Ready { effect: EffectClass::Once, ask: Some(ask.into()), timeout: DEFAULT_TIMEOUT };
+        assert_eq!(defaults().vet("write_file", &json!({"path": "x", "content": ""})), once("write a file"));
+        let edits = json!([{"old_text": "a", "new_text": ""}]);
+        assert_eq!(defaults().vet("edit_file", &json!({"path": "x", "edits": edits})), once("edit a file"));
+        let vetted = defaults().vet("search", &json!({"pattern": "x"}));
+        assert!(matches!(vetted, Vetted::Ready { effect: EffectClass::Read, ask: None, .. }));
     }
 
     #[test]
     fn an_unknown_tool_is_answered_with_the_tools_there_are() {
         let reason = blocked(BlockStage::Lookup, defaults().vet("bsh", &json!({})));
         assert!(reason.starts_with(&ToolError::NotFound("bsh".into()).to_string()), "{reason}");
-        assert!(reason.contains("read_file, list_files, bash"), "{reason}");
+        assert!(reason.contains("read_file, list_files, search, edit_file, write_file, bash"), "{reason}");
     }
 
     #[test]
@@ -377,7 +384,7 @@ mod tests {
         let error = all.select(&["raed_file".into()]).unwrap_err();
         assert_eq!(error.nearest.as_deref(), Some("read_file"));
         assert!(error.to_string().contains("did you mean `read_file`?"), "{error}");
-        assert!(error.to_string().contains("read_file, list_files, bash"), "{error}");
+        assert!(error.to_string().contains("read_file, list_files, search, edit_file, write_file, bash"), "{error}");
         assert_eq!(all.select(&["quite_other".into()]).unwrap_err().nearest, None);
     }
 

@@ -88,7 +88,9 @@ async fn read_file_reads_text_and_parts_of_it() {
     assert_eq!(text(&bench.run("read_file", json!({"path": "a.txt", "offset": 9})).await), "");
     fs::write(folder.path().join("latin"), b"caf\xe9").unwrap();
     let answer = bench.run("read_file", json!({"path": "latin"})).await;
-    assert_eq!((text(&answer), answer.unwrap().details), ("caf\u{FFFD}".into(), json!({"bytes": 4, "lossy": true})));
+    let version = "sha256:dafd66c0b98965e688be1fc12942c09f0350e6be0685017c3f234e97d0adc92e";
+    let details = json!({"bytes": 4, "lossy": true, "version": version});
+    assert_eq!((text(&answer), answer.unwrap().details), ("caf\u{FFFD}".into(), details));
     let big: String = (0..300_000).map(|i| format!("{i}\n")).collect();
     fs::write(folder.path().join("big"), &big).unwrap();
     assert!(failure(bench.run("read_file", json!({"path": "big"})).await).contains("1 MB"));
@@ -137,11 +139,11 @@ async fn read_file_refuses_what_is_no_readable_file_and_never_hangs() {
         ("missing", "does not exist"),
         ("binary", "binary file"),
         ("fifo", "not a regular file"),
-        ("/dev/zero", "not a regular file"),
-        ("/dev/stdin/x", "could not be read\u{0}not a directory\u{0}does not exist"),
+        ("binary/x", "not a directory"),
+        ("/dev/zero", "leads out of the working directory"),
     ] {
         let text = failure(bench.run("read_file", json!({"path": path})).await);
-        assert!(said.split('\0').any(|said| text.contains(said)), "{path}: {text}");
+        assert!(text.contains(said), "{path}: {text}");
     }
     assert!(started.elapsed() < Duration::from_secs(10));
     assert!(matches!(bench.run("read_file", json!({"path": "a\0b"})).await, Err(ToolError::InvalidArgs(_))));

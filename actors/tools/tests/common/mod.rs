@@ -60,12 +60,15 @@ impl Bench {
         Self::in_house(tools, "test-house", std::env::temp_dir()).await
     }
 
+    /// Every bench is an agent of its own: its session is nobody else's.
     pub async fn in_house(tools: Vec<Arc<dyn Tool>>, house: &str, cwd: PathBuf) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let session = format!("s{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let (to, reports) = mpsc::unbounded_channel();
         let (agent, _) = Desk::spawn(None, Desk, to).await.unwrap();
         let args = ExecutorArgs {
             tools: ToolSet::new(tools).unwrap(),
-            session_id: SessionId::new("s1").unwrap(),
+            session_id: SessionId::new(session).unwrap(),
             cwd,
             house_marker: house.to_owned(),
             reply: agent.get_derived(),

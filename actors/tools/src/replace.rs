@@ -1,0 +1,161 @@
+//! Replaces a file's content: whole or not at all, and only the content that the agent knows.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+
+use cap_std::fs::{Dir, OpenOptions};
+use playhouse_protocol::{Cancel, ToolError};
+use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, renameat_with};
+use rustix::io::Errno;
+
+use crate::beneath::Spot;
+use crate::files::{Asked, Use};
+use crate::mark::nonce;
+
+/// What a change is to replace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Old<'a> {
+    /// Nothing: the name must still be free.
+    Nothing,
+    /// This file, whose owner and permissions are kept.
+    File(&'a File),
+}
+
+/// Puts the bytes where the spot is. What was there is whole until what comes is; a link there is replaced, never
+/// written through.
+pub(crate) fn replace(
+    asked: &Asked,
+    spot: &Spot,
+    old: Old<'_>,
+    bytes: &[u8],
+    cancel: &Cancel,
+) -> Result<(), ToolError> {
+    let failed = |error: io::Error| asked.unusable(Use::Write, &error);
+    let mut temporary = Temporary::create(&spot.dir).map_err(failed)?;
+    temporary.file.write_all(bytes).map_err(failed)?;
+    if let Old::File(file) = old {
+        keep_owner_and_mode(file, &temporary.file).map_err(failed)?;
+    }
+    // The last moment at which a call that nobody waits for can be without effect.
+    if cancel.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    match old {
+        Old::File(_) => spot.dir.rename(&temporary.name, &spot.dir, &spot.name).map_err(failed)?,
+        Old::Nothing => {
+            match renameat_with(&spot.dir, &temporary.name, &spot.dir, &spot.name, RenameFlags::NOREPLACE) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => return Err(changed(asked)),
+                // File systems that can't do this can do a second name, which is refused in the same way.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    let linked = spot.dir.hard_link(&temporary.name, &spot.dir, &spot.name);
+                    return linked.map_err(|error| match error.kind() {
+                        io::ErrorKind::AlreadyExists => changed(asked),
+                        _ => failed(error),
+                    });
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+    temporary.is_in_place = true;
+    Ok(())
+}
+
+/// That a file is not what the agent knows.
+pub(crate) fn changed(asked: &Asked) -> ToolError {
+    let text = format!("`{}` was changed since you last read or wrote it; nothing was written", asked.shown);
+    ToolError::Failed(format!("{text}: read it again, then repeat your change"))
+}
+
+/// Only the permissions proper: a program that is rewritten does not stay set-user-ID.
+fn keep_owner_and_mode(from: &File, to: &File) -> io::Result<()> {
+    let (old, new) = (from.metadata()?, to.metadata()?);
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        // Only root may give files away; anyone else becomes the owner of what he writes.
+        let _ = fchown(to, Some(Uid::from_raw(old.uid())), Some(Gid::from_raw(old.gid())));
+    }
+    fchmod(to, Mode::from_raw_mode(old.mode() & 0o777))?;
+    Ok(())
+}
+
+/// A file that is removed unless it gets its place.
+struct Temporary<'a> {
+    dir: &'a Dir,
+    name: String,
+    file: File,
+    is_in_place: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(dir: &'a Dir) -> io::Result<Self> {
+        let name = format!(".playhouse-{:016x}.tmp", nonce());
+        let file = dir.open_with(&name, OpenOptions::new().write(true).create_new(true))?.into_std();
+        Ok(Self { dir, name, file, is_in_place: false })
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // Where it cannot be removed it stays, under a name that says whose it is.
+            let _ = self.dir.remove_file(&self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::beneath::Root;
+    use std::fs;
+    use std::path::Path;
+
+    fn place(folder: &Path, name: &str) -> (Asked, Spot) {
+        let asked = Asked { shown: name.to_owned(), cwd: folder.to_owned() };
+        let spot = Root::open(&asked).unwrap().spot().unwrap();
+        (asked, spot)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_that_was_free_and_is_taken_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (asked, spot) = place(folder.path(), "a");
+        fs::write(folder.path().join("a"), "theirs").unwrap();
+        let answer = replace(&asked, &spot, Old::Nothing, b"mine", &Cancel::new());
+        assert_eq!(answer, Err(changed(&asked)));
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "theirs");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_link_that_comes_meanwhile_is_replaced_and_not_written_through() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(folder.path().join("a"), "old").unwrap();
+        fs::write(outside.path().join("a"), "theirs").unwrap();
+        let (asked, spot) = place(folder.path(), "a");
+        let old = spot.open(Use::Write).unwrap();
+        fs::remove_file(folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("a"), folder.path().join("a")).unwrap();
+        replace(&asked, &spot, Old::File(&old), b"mine", &Cancel::new()).unwrap();
+        assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "old").unwrap();
+        let (asked, spot) = place(folder.path(), "a");
+        let (old, cancel) = (spot.open(Use::Write).unwrap(), Cancel::new());
+        cancel.cancel();
+        assert_eq!(replace(&asked, &spot, Old::File(&old), b"new", &cancel), Err(ToolError::Cancelled));
+        assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "old");
+        assert_eq!(names(folder.path()), ["a"]);
+    }
+}

@@ -1,0 +1,286 @@
+//! `search`: lines that match a pattern, in a file or in a tree of them.
+//!
+//! The tree is walked by ripgrep's own walker, which goes by paths and follows no links. It only proposes files: each
+//! is opened beneath the working directory's descriptor, so that nothing from outside is ever shown.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use cap_std::fs::{OpenOptions, OpenOptionsExt};
+use globset::{GlobBuilder, GlobMatcher};
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
+use ignore::WalkBuilder;
+use playhouse_protocol::{Cancel, EffectClass, ToolContext, ToolError, ToolResult};
+use serde_json::{Value, json};
+
+use crate::beneath::Root;
+use crate::files::{Asked, Use, blocking, number, text};
+use crate::text::cut;
+use crate::tool::Tool;
+
+const DEFAULT_RESULTS: usize = 100;
+const MAX_RESULTS: usize = 1_000;
+/// The most characters of a line that are shown.
+const MAX_LINE: usize = 400;
+/// The most text that is shown.
+const MAX_TEXT: usize = 100_000;
+/// The longest line that is looked at; a file with a longer one is passed over and counted.
+const MAX_HEAP: usize = 8 * 1024 * 1024;
+
+/// Searches files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Search;
+
+#[async_trait]
+impl Tool for Search {
+    fn name(&self) -> &str {
+        "search"
+    }
+
+    fn label(&self) -> &str {
+        "Search"
+    }
+
+    fn description(&self) -> &str {
+        "Finds lines that match a regular expression (Rust's syntax), in a file or in all files of a directory, as \
+         `path:line: text`. Binary files, hidden files, and what .gitignore names are passed over, unless `path` is \
+         that very file or directory."
+    }
+
+    fn parameters_schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "minLength": 1, "description": "The regular expression."},
+                "path": {
+                    "type": "string", "minLength": 1,
+                    "description": "A file or directory; the working directory if not given."
+                },
+                "glob": {
+                    "type": "string", "minLength": 1,
+                    "description": "Only files like this: `*.rs` by name, `src/**/*.rs` by path."
+                },
+                "case_insensitive": {"type": "boolean", "description": "Whether case does not matter; it does if not given."},
+                "max_results": {
+                    "type": "integer", "minimum": 1, "maximum": MAX_RESULTS,
+                    "description": "The most lines to show; 100 if not given."
+                }
+            },
+            "required": ["pattern"],
+            "additionalProperties": false
+        })
+    }
+
+    fn effect(&self, _args: &Value) -> EffectClass {
+        EffectClass::Read
+    }
+
+    async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
+        let asked = Asked::new(&args, Some("."), &ctx)?;
+        let ignores_case = args.get("case_insensitive").and_then(Value::as_bool).unwrap_or_default();
+        let mut builder = RegexMatcherBuilder::new();
+        let matcher = builder.case_insensitive(ignores_case).multi_line(true).crlf(true).build(text(&args, "pattern"));
+        let matcher = matcher.map_err(|error| ToolError::InvalidArgs(cut(&format!("`pattern`: {error}"), 1_000)))?;
+        let glob = args.get("glob").and_then(Value::as_str).map(Glob::new).transpose()?;
+        let most = number(&args, "max_results").and_then(|most| usize::try_from(most).ok()).unwrap_or(DEFAULT_RESULTS);
+        let most = most.clamp(1, MAX_RESULTS);
+        let found = Found { most, lines: Vec::new(), bytes: 0, files: 0, unreadable: 0, is_cut: false };
+        blocking(&ctx.cancel, move |cancel| search(&asked, &matcher, glob.as_ref(), found, cancel)).await
+    }
+}
+
+/// Which files to look into, by name or by path.
+#[derive(Debug)]
+struct Glob {
+    matcher: GlobMatcher,
+    is_path: bool,
+}
+
+impl Glob {
+    fn new(glob: &str) -> Result<Self, ToolError> {
+        let built = GlobBuilder::new(glob.trim_start_matches("./")).literal_separator(true).build();
+        let built = built.map_err(|error| ToolError::InvalidArgs(cut(&format!("`glob`: {error}"), 1_000)))?;
+        Ok(Self { matcher: built.compile_matcher(), is_path: glob.contains('/') })
+    }
+
+    /// A path counts from the working directory and from the directory that is searched.
+    fn takes(&self, path: &Path, below: &Path) -> bool {
+        match (self.is_path, path.file_name()) {
+            (true, _) => self.matcher.is_match(path) || self.matcher.is_match(below),
+            (false, Some(name)) => self.matcher.is_match(name),
+            (false, None) => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Found {
+    most: usize,
+    lines: Vec<String>,
+    bytes: usize,
+    files: usize,
+    /// Files that could not be read, or not to their end.
+    unreadable: usize,
+    is_cut: bool,
+}
+
+fn search(
+    asked: &Asked,
+    matcher: &RegexMatcher,
+    glob: Option<&Glob>,
+    mut found: Found,
+    cancel: &Cancel,
+) -> Result<ToolResult, ToolError> {
+    let root = Root::open(asked)?;
+    // Opened once to see that it is there and beneath: the walker must not be sent elsewhere.
+    let failed = |error: io::Error| asked.unusable(Use::Read, &error);
+    let start = root.dir.metadata(&root.path).map_err(failed)?;
+    let mut searcher = SearcherBuilder::new()
+        .binary_detection(BinaryDetection::quit(0))
+        .line_terminator(LineTerminator::crlf())
+        .line_number(true)
+        .heap_limit(Some(MAX_HEAP))
+        .build();
+    let mut look = |path: PathBuf, found: &mut Found| -> Result<(), ToolError> {
+        let mut hits = Hits {
+            most: found.most.saturating_sub(found.lines.len()),
+            lines: Vec::new(),
+            is_binary: false,
+            is_cut: false,
+        };
+        let result = open(&root, &path).and_then(|file| match file {
+            Some(file) => searcher.search_reader(matcher, Stoppable { file, cancel }, &mut hits),
+            None => Ok(()),
+        });
+        if cancel.is_cancelled() {
+            return Err(ToolError::Cancelled);
+        }
+        found.unreadable += usize::from(result.is_err());
+        found.take(&path, hits);
+        Ok(())
+    };
+    if start.is_dir() {
+        let walked = asked.cwd.join(&root.path);
+        // Sorted, so that the same search shows the same lines, also where they are cut.
+        let walk = WalkBuilder::new(&walked).require_git(false).sort_by_file_name(Ord::cmp).build();
+        for entry in walk {
+            if cancel.is_cancelled() {
+                return Err(ToolError::Cancelled);
+            }
+            let Ok(entry) = entry else {
+                found.unreadable += 1;
+                continue;
+            };
+            if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+                continue;
+            }
+            let Ok(below) = entry.path().strip_prefix(&walked) else { continue };
+            let path = plain(&root.path.join(below));
+            if glob.is_none_or(|glob| glob.takes(&path, below)) {
+                look(path, &mut found)?;
+            }
+            if found.is_cut {
+                break;
+            }
+        }
+    } else {
+        look(plain(&root.path), &mut found)?;
+    }
+    Ok(found.result())
+}
+
+/// A path without `.` in it.
+fn plain(path: &Path) -> PathBuf {
+    path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
+}
+
+/// Opens a regular file beneath the root; nothing that might never answer.
+fn open(root: &Root, path: &Path) -> io::Result<Option<File>> {
+    let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = root.dir.open_with(path, OpenOptions::new().read(true).custom_flags(no_wait))?.into_std();
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// A file that ends early when nobody waits for it.
+struct Stoppable<'a> {
+    file: File,
+    cancel: &'a Cancel,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+/// What matches in one file.
+struct Hits {
+    most: usize,
+    lines: Vec<(u64, String)>,
+    is_binary: bool,
+    is_cut: bool,
+}
+
+impl Sink for Hits {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.lines.len() >= self.most {
+            self.is_cut = true;
+            return Ok(false);
+        }
+        let line = String::from_utf8_lossy(found.bytes());
+        self.lines.push((found.line_number().unwrap_or_default(), cut(line.trim_end_matches(['\n', '\r']), MAX_LINE)));
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
+        self.is_binary = true;
+        Ok(false)
+    }
+
+    fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
+        self.is_binary |= finish.binary_byte_offset().is_some();
+        Ok(())
+    }
+}
+
+impl Found {
+    fn take(&mut self, path: &Path, hits: Hits) {
+        if hits.is_binary || (hits.lines.is_empty() && !hits.is_cut) {
+            return;
+        }
+        // A name may hold a line break, which must not look like two lines.
+        let path = path.to_string_lossy().replace(['\n', '\r'], "\u{FFFD}");
+        let before = self.lines.len();
+        for (number, text) in hits.lines {
+            let line = format!("{path}:{number}: {text}");
+            if self.bytes + line.len() > MAX_TEXT {
+                self.is_cut = true;
+                break;
+            }
+            self.bytes += line.len() + 1;
+            self.lines.push(line);
+        }
+        self.files += usize::from(self.lines.len() > before);
+        self.is_cut |= hits.is_cut;
+    }
+
+    fn result(self) -> ToolResult {
+        let details = json!({
+            "matches": self.lines.len(), "files": self.files, "unreadable": self.unreadable, "truncated": self.is_cut
+        });
+        let mut text = if self.lines.is_empty() { "(no matches)".to_owned() } else { self.lines.join("\n") };
+        if self.is_cut {
+            text.push_str("\n… there are more; narrow `pattern`, `path` or `glob`, or raise `max_results`");
+        }
+        ToolResult { details, ..ToolResult::text(text) }
+    }
+}
