@@ -253,3 +253,47 @@ async fn costs_are_counted_for_turns_runs_and_trees_and_unknown_is_unknown() {
     assert_eq!((report.usage.total(), report.usage.cost), (14, None));
     house.shutdown(Duration::ZERO).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_break_off_do_not_keep_the_others_out() {
+    // Every stream of the one model breaks off; the other model answers all the while.
+    let service = Service::new(|_, request| match String::from_utf8_lossy(&request.body).contains("\"cut\"") {
+        true => Answer::ok("data: {\"id\": \"x\", \"choices\": []}\n\n"),
+        false => Answer::ok(says("hello")),
+    });
+    let house = service.house().open().await.unwrap();
+    let cut = house.agent().model(model("cut")).retry(quick(9)).spawn().await.unwrap();
+    let report = soon("an answer", cut.prompt("hi")).await.unwrap();
+    assert!(matches!(report.outcome, Outcome::Error { .. }), "{report:?}");
+    assert_eq!(service.seen().len(), 10);
+    let well = house.agent().model(model("well")).spawn().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(soon("an answer", well.prompt("hi")).await.unwrap().text(), "hello");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_service_is_probed_a_call_that_can_falls_back_at_once() {
+    // Five failures; after that the service takes requests and says nothing.
+    let service = Service::new(|number, request| match (request.url.host_str(), number) {
+        (Some("service.example"), 0..5) => Answer { status: 0, ..Answer::failed(0, "refused") },
+        (Some("service.example"), _) => Answer { wait: Duration::from_secs(100), ..Answer::ok(says("late")) },
+        _ => Answer::ok(says("from the second")),
+    });
+    let house = service.house().open().await.unwrap();
+    let first = house.agent().model(model("m")).retry(quick(9)).spawn().await.unwrap();
+    let probing = tokio::spawn(async move { first.prompt("hi").await });
+    let probed = || service.seen().len() > 5;
+    while !probed() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut second = model("other");
+    second.base_url = Some("https://second.example/v1".to_owned());
+    let agent = house.agent().model(model("m")).fallback(second).spawn().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(agent.prompt("hi").await.unwrap().text(), "from the second");
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(probing.await.unwrap().unwrap().text(), "late");
+    house.shutdown(Duration::ZERO).await;
+}

@@ -275,3 +275,9 @@ fn a_conversation_that_grows_is_sent_as_one_that_is_new() {
         config.messages.push(Arc::new(next.into()));
     }
 }
+
+#[test]
+fn a_model_that_gives_less_is_asked_for_less() {
+    assert_eq!(body(&hi("claude-3-haiku-20240307"))["max_tokens"], 4_096);
+    assert_eq!(body(&hi("claude-of-the-future"))["max_tokens"], 8_192);
+}

@@ -386,3 +386,26 @@ fn an_id_that_would_climb_is_refused() {
     let sly = request(&config("../../x?y#z", vec![Message::user("hi", 0)]));
     assert_eq!(sly.url.path(), "/model/..%2F..%2Fx%3Fy%23z/converse-stream");
 }
+
+#[test]
+fn a_message_does_not_end_in_reasoning() {
+    let thought = Content::Thinking { thinking: "hm".into(), signature: Some("c2VhbA==".into()) };
+    let messages = vec![
+        Message::user("a", 0),
+        said("bedrock", vec![thought, Content::text("\n\n")], StopReason::Length),
+        Message::user("b", 0),
+    ];
+    let sent = body(&config(SONNET, messages))["messages"].clone();
+    assert_eq!(sent, json!([{"role": "user", "content": [{"text": "a"}, {"text": "b"}]}]));
+}
+
+#[test]
+fn a_model_that_may_think_unasked_is_told_and_not_forced_to_answer_by_a_call() {
+    let form = || format(json!({"type": "object", "properties": {}}));
+    let asked = |id: &str| {
+        body(&StreamConfig { response_format: form(), ..config(id, vec![Message::user("a", 0)]) })["toolConfig"]
+            ["toolChoice"]
+            .clone()
+    };
+    assert_eq!((asked(OPUS), asked(SONNET)), (Value::Null, json!({"any": {}})));
+}
