@@ -356,7 +356,7 @@ fn a_service_that_fails_is_left_alone_for_as_long_as_configured() {
         let script = place.script(json!([{"text": "instead"}]));
         place.user(format!(
             "model = 'openai/m,scripted/{script}'\nopenai.base_url = '{url}'\n\
-             retry = {{ max_retries = 2, initial_delay_ms = 1, max_delay_ms = 10 }}\n[connection]\n{connection}"
+             retry = {{ max_retries = 2, initial_delay_ms = 50, max_delay_ms = 100 }}\n[connection]\n{connection}"
         ));
         assert_eq!(place.run(&["run", "hello"]).said(), "instead\n");
         seen.load(Ordering::SeqCst)
