@@ -7,7 +7,7 @@ use playhouse::prelude::*;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let house = House::in_memory().await?;
     let model = Scripted::new([
-        Step::text("May I?").tool_call("bash", json!({"command": "echo from a real shell"})),
+        Step::text("May I?").tool_call("bash", json!({"command": "sh -c 'echo from a real shell'"})),
         Step::text("Thank you."),
     ]);
     let agent = house

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use playhouse_agent::{AgentHandle, actor::Origin};
-use playhouse_agent::{Approvals, Definition, Hooks, SubAgentTool, new_session_id};
+use playhouse_agent::{Approvals, Definition, Hooks, PermissionPolicy, SubAgentTool, new_session_id};
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{
-    AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, ModelConfig, PermissionMode, QueueMode,
-    RetryConfig, SessionId, ThinkingLevel, ToolExecutionStrategy,
+    AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, Mode, ModelConfig, PermissionMode,
+    QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,
 };
 use playhouse_provider::StreamProvider;
 use playhouse_supervision::SupervisorError;
@@ -64,6 +64,10 @@ pub(crate) fn plain(durability: Durability) -> Settings {
         tools: Vec::new(),
         cwd: here(),
         permission: PermissionMode::Ask,
+        grants: Vec::new(),
+        restrictions: Restrictions::default(),
+        mode: Mode::Act,
+        sandbox: SandboxMode::Auto,
         limits: ExecutionLimits::default(),
         durability,
         retry: RetryConfig::default(),
@@ -222,6 +226,31 @@ impl AgentBuilder {
         self
     }
 
+    /// Rules that only tighten: what is asked about in any mode, what never runs. Its sub-agents keep to them too.
+    pub fn restrictions(mut self, restrictions: Restrictions) -> Self {
+        self.settings_mut().restrictions = restrictions;
+        self
+    }
+
+    /// Whether it acts, or queues what it would change until someone approves of the plan.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.settings_mut().mode = mode;
+        self
+    }
+
+    /// Someone with a say in what may run; of several, and of a parent's, the strictest counts.
+    pub fn policy(mut self, policy: impl PermissionPolicy + 'static) -> Self {
+        self.definition_mut().policies.push(Arc::new(policy));
+        self
+    }
+
+    /// What the processes of its tools are kept in; [`HouseBuilder::sandbox`](crate::HouseBuilder::sandbox) has what
+    /// they are granted.
+    pub fn sandbox(mut self, mode: SandboxMode) -> Self {
+        self.settings_mut().sandbox = mode;
+        self
+    }
+
     /// Caps on a run.
     pub fn limits(mut self, limits: ExecutionLimits) -> Self {
         self.settings_mut().limits = limits;
@@ -321,6 +350,7 @@ impl AgentBuilder {
             messages: self.messages,
             queued: Vec::new(),
             seen: Vec::new(),
+            plan: Vec::new(),
         };
         self.house.take_on(opened, self.definition, origin).await
     }

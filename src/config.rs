@@ -2,7 +2,8 @@
 //!
 //! One table, [`keys`], says which keys there are, what they take and who may set them; reading, names of variables,
 //! corrections, [`Config::rows`] and the documentation follow from it. A section that is added is rows in the table
-//! and a struct in `sections`. What has names of its own, `[models."…"]` and `[providers.…]`, is in [`open`].
+//! and a struct in `sections`. What has names of its own, `[models."…"]` and `[providers.…]`, is in [`open`];
+//! `[[hooks.…]]` is in [`hooks`].
 //!
 //! A project's file was written by whoever wrote the project. It sets what shapes the conversation, and for the rest
 //! it may only narrow what the user allows. No key of a service is in a file: keys come from the environment.
@@ -11,9 +12,11 @@
 
 mod codec;
 mod codecs;
+mod confinement;
 mod environment;
 mod expand;
 mod file;
+pub mod hooks;
 mod keys;
 mod layers;
 mod model;
@@ -23,6 +26,7 @@ pub mod open;
 mod open_file;
 mod places;
 mod problem;
+mod rule_file;
 mod sections;
 mod shown;
 mod table;
@@ -30,16 +34,18 @@ mod table;
 use std::fmt;
 use std::path::PathBuf;
 
-use playhouse_protocol::{CacheConfig, Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy};
+use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, ThinkingLevel, ToolExecutionStrategy};
 use playhouse_tools::default_tools;
 
+pub use confinement::Confinement;
 pub use environment::Variables;
 pub use keys::{ByProject, Key, keys};
 pub use layers::Sources;
 pub use model::{ModelName, known_provider};
 pub use places::Platform;
 pub use problem::{Problem, Problems};
-pub use sections::{Azure, Bedrock, Connection, Limits, Retry, Service, Vertex};
+pub use rule_file::{RuleFile, RuleFileError};
+pub use sections::{Azure, Bedrock, Connection, Limits, Permissions, Retry, Service, Vertex};
 pub use shown::{Row, Shown};
 
 /// The tools that can be named.
@@ -137,6 +143,12 @@ pub struct Config {
     pub tools: Setting<Vec<String>>,
     /// Whether tools ask.
     pub permission: Setting<PermissionMode>,
+    /// `[permissions]`.
+    pub permissions: Permissions,
+    /// What the processes of tools are kept in.
+    pub sandbox: Setting<SandboxMode>,
+    /// What that grants, and which variables tools get.
+    pub confinement: Confinement,
     /// How safe a session is.
     pub durability: Setting<Durability>,
     /// Where sessions are kept; `None` when there is no home to keep them under.
@@ -173,6 +185,8 @@ pub struct Config {
     pub retry: Retry,
     /// `[models."PROVIDER/ID"]` and `[providers.NAME]`.
     pub open: open::Open,
+    /// `[[hooks.EVENT]]`.
+    pub hooks: Vec<hooks::HookSetting>,
 }
 
 impl Default for Config {
@@ -184,6 +198,9 @@ impl Default for Config {
             system: Setting::default_of(String::new()),
             tools: Setting::default_of(default_tools().iter().map(|tool| tool.name().to_owned()).collect()),
             permission: Setting::default_of(PermissionMode::Ask),
+            permissions: Permissions::default(),
+            sandbox: Setting::default_of(SandboxMode::Auto),
+            confinement: Confinement::default(),
             durability: Setting::default_of(Durability::Flush),
             data_dir: Setting::default_of(None),
             thinking: Setting::default_of(ThinkingLevel::Off),
@@ -202,6 +219,7 @@ impl Default for Config {
             limits: Limits::default(),
             retry: Retry::default(),
             open: open::Open::default(),
+            hooks: Vec::new(),
         }
     }
 }

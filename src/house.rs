@@ -3,6 +3,7 @@
 //! ```text
 //! house
 //! ├─ sessions     writers, one per shard
+//! ├─ approvals    the inbox of questions, the rules
 //! ├─ providers    connections, one per provider + base URL + key; each supervises its calls
 //! └─ stage        agents; each supervises its executor and its sub-agents
 //! ```
@@ -10,6 +11,7 @@
 mod open;
 mod parking;
 mod resume;
+mod secrets;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use dashmap::DashMap;
 use playhouse_agent::actor::{Origin, address};
 use playhouse_agent::hub::RING;
 use playhouse_agent::{
-    Agent, AgentActor, AgentHandle, AgentMsg, Backstage, Definition, EventsError, HandleError, Life, Roster, Scope,
-    Subscription, events_after,
+    Agent, AgentActor, AgentHandle, AgentMsg, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life,
+    Roster, Scope, Subscription, events_after,
 };
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
@@ -31,9 +33,11 @@ use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
 use ractor::{Actor, ActorRef};
+use tokio::sync::watch;
 
 pub use open::{HouseBuilder, KindFn, OpenError};
 pub use resume::ResumeError;
+pub use secrets::environment_secrets;
 
 use crate::builder::{AgentBuilder, SpawnError};
 
@@ -63,6 +67,8 @@ pub(crate) struct Inner {
     lives: DashMap<AgentId, Arc<Life>>,
     /// What keeps exchanges with services, if they are kept.
     recorder: Option<Recorder>,
+    /// Counts changes of the inbox of questions.
+    changes: Arc<watch::Sender<u64>>,
     closed: AtomicBool,
     /// The house's own place in the live tree.
     _node: TreeNode,
@@ -107,6 +113,11 @@ impl House {
     /// The events of a session that come after `after`, from its journal. Pieces of messages are in no journal.
     pub async fn events(&self, session: &SessionId, after: Option<EventId>) -> Result<Vec<Arc<Event>>, EventsError> {
         events_after(&self.0.backstage.journals, session, after).await
+    }
+
+    /// The inbox of questions for permission, of agents with [`Approvals::Inbox`](playhouse_agent::Approvals::Inbox).
+    pub fn approvals(&self) -> ApprovalsHandle {
+        ApprovalsHandle::new(self.0.backstage.approvals.clone(), self.0.changes.subscribe())
     }
 
     /// What all agents share.
@@ -179,6 +190,10 @@ impl House {
         // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
         self.0.backstage.close();
         self.0.stage.close();
+        if self.0.backstage.outputs.have_passing() {
+            let outputs = self.0.backstage.outputs.clone();
+            let _ = tokio::task::spawn_blocking(move || outputs.close()).await;
+        }
         self.0.backstage.hub.end(CALLBACKS).await;
         if let Some(recorder) = &self.0.recorder {
             // What could not be kept has been logged.

@@ -23,10 +23,14 @@ mod builder;
 pub mod config;
 pub mod house;
 mod loops;
+mod typed;
 
 pub use builder::{AgentBuilder, SpawnError};
 pub use house::{House, HouseBuilder, OpenError, ResumeError};
 pub use loops::{AgentContext, AgentLoopConfig, LoopError, agent_loop, agent_loop_continue};
+#[doc(hidden)]
+pub use typed::private as __private;
+pub use typed::tool;
 
 pub use playhouse_agent as agent;
 pub use playhouse_context as context;
@@ -35,24 +39,29 @@ pub use playhouse_provider as provider;
 pub use playhouse_session as session;
 pub use playhouse_supervision as supervision;
 pub use playhouse_tools as tools;
-/// What [`agent::AgentHandle::prompt_as`] makes schemas with: `#[derive(JsonSchema)]` and
+/// What [`agent::AgentHandle::prompt_as`] and [`tool`] make schemas with: `#[derive(JsonSchema)]` and
 /// `#[schemars(crate = "playhouse::schemars")]`.
 pub use schemars;
+/// What [`agent::AgentHandle::prompt_as`] and [`tool`] decode with: `#[derive(Deserialize)]` and
+/// `#[serde(crate = "playhouse::serde")]`.
+pub use serde;
 
 /// What most programs need.
 pub mod prelude {
     pub use crate::agent::{
-        Agent, AgentHandle, AgentOutput, Approvals, Decision, Definition, FilterVerdict, Follow, HandleError, Hooks,
-        InputError, InputFilter, RunReport, RunStream, SubAgentTool, Subscription,
+        Agent, AgentHandle, AgentOutput, Approvals, CommandHook, Decision, Definition, Ending, FilterVerdict, Follow,
+        HandleError, HookEvent, Hooks, InputError, InputFilter, Matcher, PermissionPolicy, PolicyRequest, RunReport,
+        RunStream, SubAgentTool, Subscription,
     };
     pub use crate::protocol::{
-        AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Message,
-        ModelConfig, Outcome, PermissionDecision, PermissionMode, QueueMode, RetryConfig, Secret, StreamDelta,
-        ToolContext, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+        AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Level,
+        Message, Mode, ModelConfig, Outcome, PermissionDecision, PermissionMode, QueueMode, Restrictions, RetryConfig,
+        Ruling, SandboxMode, Secret, StreamDelta, Subject, ToolContext, ToolError, ToolExecutionStrategy, ToolResult,
+        Usage,
     };
     pub use crate::provider::{Scripted, Step, StreamProvider};
     pub use crate::tools::{Tool, ToolSet, default_tools};
-    pub use crate::{AgentBuilder, House};
+    pub use crate::{AgentBuilder, House, tool};
     pub use async_trait::async_trait;
     pub use serde_json::{Value, json};
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
-use playhouse::agent::AgentMsg;
+use playhouse::agent::{AgentMsg, ApprovalsMsg, OpenQuestion, PermissionRequest};
 use playhouse::provider::ConnectionMsg;
 use playhouse::session::WriterMsg;
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
@@ -73,7 +73,7 @@ fn blows() -> Vec<Blow> {
         .into_iter()
         .chain(playhouse::provider::ACTORS)
         .chain(playhouse::tools::ACTORS)
-        .chain([("agent", &AgentMsg::NAMES[..])])
+        .chain([("agent", &AgentMsg::NAMES[..]), ("approvals", &ApprovalsMsg::NAMES[..])])
         .chain(SUPERVISORS.map(|id| (id, &SupervisorMsg::NAMES[..])));
     let first = actors.flat_map(|(kind, names)| names.iter().map(move |name| (kind, *name, 0)));
     first.chain(LATER).collect()
@@ -85,6 +85,8 @@ fn tonight((kind, message, _): Blow) -> Tonight {
         ("agent", "ChildDue") => (Some(crash_child), None),
         ("agent", "Crash" | "Recovered") | ("writer", "Load") | ("stage", "Report") => (None, Some(crash)),
         ("agent", "WriterIs") => (None, Some(|play| writer(play).kill())),
+        ("agent", "AskAgain") => (None, Some(|play| inbox(play).kill())),
+        ("approvals", _) => (None, Some(ask_inbox)),
         ("writer", "Rest") => {
             (None, Some(|play| tell(&writer(play), WriterMsg::Rest { session: play.agent.session_id() })))
         }
@@ -118,6 +120,8 @@ fn is_told((kind, message, spare): Blow) -> bool {
         ("agent", "Tell") => spare > 2,
         // Later ones may come after the end of a run.
         ("agent", "Commit") => spare < 15,
+        // Everyone is told at once: it may be a sub-agent that dies, or an agent between two runs.
+        ("agent", "AskAgain") => false,
         ("agent", _) => true,
         ("stage", "Census" | "Resume" | "Shutdown") => true,
         _ => false,
@@ -144,6 +148,32 @@ fn writer(play: &Play) -> ActorCell {
 fn connection(play: &Play) -> ActorCell {
     let node = play.house.tree().into_iter().find(|node| node.kind == "connection").unwrap();
     play.house.backstage().connections.get(&node.id).unwrap().get_cell()
+}
+
+fn inbox(play: &Play) -> ActorCell {
+    play.house.backstage().approvals.get("approvals").unwrap().get_cell()
+}
+
+/// The agents of the play answer for themselves, so the test uses the inbox.
+fn ask_inbox(play: &Play) {
+    let (agent_id, session_id) = (play.agent.id().clone(), play.agent.session_id());
+    let permission_id = playhouse::protocol::PermissionId::from("p");
+    let request = PermissionRequest {
+        permission_id: permission_id.clone(),
+        tool_call_id: "c".into(),
+        tool_name: "t".to_owned(),
+        args: Default::default(),
+        question: Default::default(),
+    };
+    let question = OpenQuestion { agent_id: agent_id.clone(), session_id, request };
+    let to = inbox(play);
+    tell(&to, ApprovalsMsg::Asked { question, agent: play.agent.clone() });
+    let (agent, permission) = (agent_id.clone(), permission_id.clone());
+    tell(&to, ApprovalsMsg::Find { agent_id: agent, permission_id: permission, reply: nobody() });
+    tell(&to, ApprovalsMsg::List(nobody()));
+    tell(&to, ApprovalsMsg::Closed { agent_id, permission_id });
+    tell(&to, ApprovalsMsg::Remember { rules: vec!["nothing".to_owned()] });
+    tell(&to, ApprovalsMsg::Written(Ok(())));
 }
 
 fn executor(play: &Play) -> ActorCell {

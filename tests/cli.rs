@@ -3,10 +3,14 @@
 #[path = "cli/support.rs"]
 mod support;
 
+#[path = "cli/audit.rs"]
+mod audit;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/models.rs"]
 mod models;
+#[path = "cli/permitting.rs"]
+mod permitting;
 #[path = "cli/refusals.rs"]
 mod refusals;
 #[path = "cli/resuming.rs"]

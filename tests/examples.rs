@@ -32,6 +32,21 @@ fn custom_tool() {
 }
 
 #[test]
+fn typed_tool() {
+    let said = says("typed_tool");
+    assert!(said[0].starts_with("refused: ") && said[0].contains("\"city\" is a required property"), "{said:?}");
+    let rest = ["refused: there is no weather station in Atlantis; try Rome", "result: tomorrow: 24 °C"];
+    assert_eq!(said[1..], [&rest[..], &["Pack something light."]].concat());
+}
+
+#[test]
+fn a_typed_tool_has_at_most_eight_lines() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/typed_tool.rs")).unwrap();
+    let tool = text.split("\n\n").find(|part| part.contains("#[tool")).unwrap();
+    assert!(tool.lines().count() <= 8, "{tool}");
+}
+
+#[test]
 fn steering() {
     assert_eq!(
         says("steering"),
@@ -58,12 +73,12 @@ fn observing() {
     assert_eq!(
         said,
         [
-            "callback:  bash: echo from a real shell (exit 0)",
+            "callback:  bash: sh -c 'echo from a real shell' (exit 0)",
             "consumer 1: saw the end",
             "consumer 2: saw the end",
             "stream:    May I?",
             "stream:    Thank you.",
-            "stream:    allows \"echo from a real shell\"",
+            "stream:    allows \"sh -c 'echo from a real shell'\"",
         ]
     );
 }

@@ -104,6 +104,82 @@ async fn writing_asks_and_is_denied_when_nobody_can_be_asked() {
     house.shutdown(Duration::ZERO).await;
 }
 
+/// A long output, a look into the middle of it, and a look for one that belongs to nobody here.
+fn long_output() -> Scripted {
+    let part = json!({"path": "output:/first", "offset": 150_000, "limit": 2});
+    one_by_one(vec![
+        json!({"name": "bash", "id": "first", "arguments": {"command": "seq 1 200000"}}),
+        call("read_file", part),
+        call("read_file", json!({"path": "output:/other"})),
+    ])
+}
+
+async fn told(agent: &AgentHandle) -> Vec<(String, bool)> {
+    let report = agent.prompt("go").await.unwrap();
+    let told = report.messages.iter().filter_map(|message| match message.llm()? {
+        message @ Message::ToolResult { is_error, .. } => Some((message.text(), *is_error)),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn files_below(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.is_dir() {
+            true => all.extend(files_below(&entry)),
+            false => all.push(entry),
+        }
+    }
+    all
+}
+
+#[tokio::test]
+async fn f16_a_long_output_is_read_in_parts_stays_with_its_session_and_goes_with_it() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let house = House::builder().data_dir(data.path()).open().await.unwrap();
+    let agent = house.agent().provider_override(long_output()).tools(default_tools());
+    let agent = agent.permission(PermissionMode::Yolo).cwd(folder.path()).spawn().await.unwrap();
+    let told = told(&agent).await;
+    assert!(told[0].0.contains("read_file `output:/first` with `offset` and `limit`"), "{}", told[0].0.len());
+    assert_eq!(told[1], ok("150000\n150001\n"));
+    assert!(told[2].1 && told[2].0.starts_with("there is no `output:/other` in this session"), "{:?}", told[2]);
+    let session = agent.session_id();
+    let kept = |name: &str| files_below(data.path()).into_iter().find(|path| path.ends_with(name));
+    let file = kept(&format!("{session}.output/first.txt")).expect("its output, beside its journal");
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 200_000);
+    assert_eq!(file.parent().unwrap().with_extension("journal"), kept(&format!("{session}.journal")).unwrap());
+    house.dismiss(agent.id()).await;
+    assert!(file.exists(), "who resumes the session has it");
+    house.remove_session(&session).await.unwrap();
+    assert!(!file.parent().unwrap().exists());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn f16_a_long_output_of_a_session_without_a_journal_goes_with_its_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::in_memory().await.unwrap();
+    let agent = house.agent().provider_override(long_output()).tools(default_tools());
+    let agent = agent.permission(PermissionMode::Yolo).cwd(folder.path()).spawn().await.unwrap();
+    assert_eq!(told(&agent).await[1], ok("150000\n150001\n"));
+    let session = agent.session_id();
+    let place = || {
+        let all = fs::read_dir(std::env::temp_dir()).unwrap().map(|entry| entry.unwrap().path());
+        all.map(|path| path.join(session.to_string())).find(|path| path.join("first.txt").exists())
+    };
+    let kept = place().expect("among the temporary files");
+    house.dismiss(agent.id()).await;
+    let started = std::time::Instant::now();
+    while kept.exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "it goes with its agent");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(kept.parent().unwrap().exists());
+    house.shutdown(Duration::ZERO).await;
+    assert!(!kept.parent().unwrap().exists(), "all of it goes with the house");
+}
+
 /// Fifty agents, each a hundred edits, ten at once, in files that all of them edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_agents_of_a_house_edit_the_same_files_and_every_edit_is_there() {

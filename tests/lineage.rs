@@ -44,6 +44,10 @@ async fn a_new_agent_has_the_defaults_it_is_said_to_have() {
         tools: Vec::new(),
         cwd: "/".into(),
         permission: PermissionMode::Ask,
+        grants: Vec::new(),
+        restrictions: Default::default(),
+        mode: Default::default(),
+        sandbox: SandboxMode::Auto,
         limits: ExecutionLimits {
             max_turns: Some(50),
             max_total_tokens: Some(1_000_000),

@@ -1,18 +1,20 @@
-//! The parts one by one: a turn of the machine, the start of an agent, the hub, the decoder of responses.
+//! The parts one by one: a turn of the machine, the start of an agent, the hub, the decoder of responses, the journal.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use playhouse::agent::machine::{Catalog, Effect, Input, Machine, Now, Setup, Vetting};
+use playhouse::agent::machine::{Authority, Catalog, Effect, Input, Machine, Now, Setup, Vetting};
 use playhouse::agent::{Hub, Scope};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
 use playhouse::protocol::{
-    AgentId, EventId, InputId, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolDefinition,
+    Access, AgentId, Entry, EntryBody, EventId, InputId, Level, Ruling, Secrets, Seq, SessionId, StopReason,
+    StreamDelta, ToolCallId, ToolDefinition,
 };
 use playhouse::provider::{Finish, Limits, chat};
+use playhouse::session::{ChainHash, FileStore, Store, Sync, record};
 use playhouse_bench::wire::{self, Play};
 use serde_json::{Value, json};
 
@@ -24,8 +26,13 @@ impl Catalog for Props {
         Arc::new([])
     }
 
-    fn vet(&self, _: &SessionId, _: &ToolCallId, _: &str, _: &Value) -> Vetting {
-        Vetting::Ready { effect: EffectClass::Read, ask: None }
+    fn vet(&self, _: Authority<'_>, _: &ToolCallId, _: &str, _: &Value) -> Vetting {
+        let ruling = Ruling::Allow { by: "mode ask".into() };
+        Vetting::Ready { effect: EffectClass::Read, level: Level::ReadOnly, ruling }
+    }
+
+    fn access(&self, _: &str, _: &Value) -> Access {
+        Access::Reads(None)
     }
 
     fn summary(&self, _: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {
@@ -46,6 +53,10 @@ fn opened() -> Opened {
             tools: Vec::new(),
             cwd: Path::new("/").into(),
             permission: PermissionMode::Ask,
+            grants: Vec::new(),
+            restrictions: Default::default(),
+            mode: Default::default(),
+            sandbox: Default::default(),
             limits: ExecutionLimits::none(),
             durability: Durability::Os,
             retry: Default::default(),
@@ -63,6 +74,7 @@ fn opened() -> Opened {
         messages: Vec::new(),
         queued: Vec::new(),
         seen: Vec::new(),
+        plan: Vec::new(),
     }
 }
 
@@ -188,5 +200,65 @@ fn decoder(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, machine, spawn, hub, decoder);
+/// What a record costs on its way to the disk, its hash and the write included.
+fn journal(c: &mut Criterion) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let session = SessionId::new("session").unwrap();
+    let epoch = store.own(&session).unwrap();
+    let text = "a message of about two hundred bytes, as people and models send them; ".repeat(3);
+    let messages = vec![Arc::new(AgentMessage::user(text, 1_794_700_800_000))];
+    let mut count = 0_u64;
+    let mut entry = || {
+        count += 1;
+        let body = EntryBody::Restored { messages: messages.clone() };
+        Arc::new(Entry { id: format!("session#{count}").into(), loop_id: None, parent: None, at: count, body })
+    };
+    let mut group = c.benchmark_group("journal");
+    let one = entry();
+    group.bench_function("a record as a line, with its hash", |b| {
+        let mut lines = Vec::new();
+        b.iter(|| {
+            lines.clear();
+            record::encode(&ChainHash::START, Seq(1), 1, &one, &mut lines).unwrap()
+        });
+    });
+    group.bench_function("a record appended, handed to the kernel", |b| {
+        b.iter_batched(
+            &mut entry,
+            |entry| store.append(&session, epoch, &[entry], Sync::Kernel).unwrap(),
+            BatchSize::SmallInput,
+        );
+    });
+    group.finish();
+}
+
+/// A text of 1 MB in which there is no secret, as almost always.
+fn redaction(c: &mut Criterion) {
+    let line = |n: usize| format!("fn line_{n}(&self) -> Result<Vec<String>, Error> {{ self.key({n}).await? }}\n");
+    let text: String = (0..)
+        .map(line)
+        .scan(0, |size, line| {
+            *size += line.len();
+            (*size <= 1_000_000).then_some(line)
+        })
+        .collect();
+    let mut group = c.benchmark_group("redaction");
+    group.throughput(Throughput::Bytes(text.len() as u64));
+    for count in [0_u64, 1, 20, 100] {
+        let value = |n: u64| format!("sk-{:016x}{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15), !n << 7);
+        let secrets = Secrets::new((0..count).map(|n| (format!("KEY_{n}"), Secret::new(value(n)))));
+        group.bench_function(format!("1 MB, {count} secrets"), |b| b.iter(|| secrets.redact(&text).len()));
+        group.bench_function(format!("1 MB in pieces, {count} secrets"), |b| {
+            b.iter(|| {
+                let mut redactor = secrets.redactor();
+                let taken: usize = text.as_bytes().chunks(16 * 1_024).map(|piece| redactor.push(piece).len()).sum();
+                taken + redactor.finish().len()
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(parts, machine, spawn, hub, decoder, journal, redaction);
 criterion_main!(parts);

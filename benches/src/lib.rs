@@ -16,5 +16,6 @@ pub mod mock;
 pub mod role;
 pub mod stage;
 pub mod table;
+pub mod tools;
 pub mod troupe;
 pub mod wire;

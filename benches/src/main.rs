@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         ["--short", part] => measure(&Sizes::short(), part),
         [part] if !part.starts_with('-') => measure(&Sizes::full(), part),
         _ => {
-            Err("usage: playhouse-bench [--short | --smoke] [turns | long | pool | decode | streams | idle | fanout | journal]".into())
+            Err("usage: playhouse-bench [--short | --smoke] [turns | long | pool | decode | streams | idle | fanout | journal | tools]".into())
         }
     };
     match done {

@@ -11,6 +11,7 @@ use crate::cue::Cue;
 use crate::decode::Format;
 use crate::hand::{Error, Hand};
 use crate::meter::{Meter, Used, cpu};
+use crate::tools::{self, Operation};
 use crate::troupe::Troupe;
 use crate::{decode, fanout, idle, journal, mock};
 
@@ -80,6 +81,13 @@ pub enum Role {
         /// How many records each.
         records: u64,
     },
+    /// Tool calls, one after the other.
+    Tools {
+        /// Of which kind.
+        operation: Operation,
+        /// In how many turns.
+        turns: usize,
+    },
 }
 
 /// Does what `role` says and gives what it used. Both sides get the same runtime.
@@ -96,6 +104,7 @@ pub fn play(role: Role) -> Result<Used, Error> {
             Role::Idle { agents } => idle::measure(agents).await,
             Role::Fanout { subscribers, events } => fanout::measure(subscribers, events).await,
             Role::Journal { durability, sessions, records } => journal::measure(durability, sessions, records).await,
+            Role::Tools { operation, turns } => tools::measure(operation, turns).await,
         }
     })
 }

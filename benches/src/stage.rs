@@ -11,6 +11,7 @@ use crate::hand::Error;
 use crate::meter::Used;
 use crate::role::{Role, Side, Talk};
 use crate::table::{Goal, Row, Value, median, number};
+use crate::tools::Operation;
 
 /// How much is done.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Sizes {
     pub fanout: (Vec<usize>, u64),
     /// Sessions, and how many records in all by durability: flushed, not flushed.
     pub journal: (Vec<usize>, (u64, u64)),
+    /// Turns with tool calls.
+    pub tools: usize,
 }
 
 impl Sizes {
@@ -51,6 +54,7 @@ impl Sizes {
             idle: vec![10_000, 100_000],
             fanout: (vec![1, 10, 1_000], 2_000_000),
             journal: (vec![1, 100, 1_000], (5_000, 100_000)),
+            tools: 50,
         }
     }
 
@@ -67,6 +71,7 @@ impl Sizes {
             idle: vec![2_000],
             fanout: (vec![1, 10, 1_000], 200_000),
             journal: (vec![1, 100], (200, 10_000)),
+            tools: 20,
         }
     }
 
@@ -83,6 +88,7 @@ impl Sizes {
             idle: vec![5],
             fanout: (vec![2], 100),
             journal: (vec![2], (4, 20)),
+            tools: 1,
         }
     }
 }
@@ -94,7 +100,7 @@ fn some(number: usize) -> NonZeroUsize {
 /// Runs every part whose name contains `only`; `note` is told each row as it comes.
 pub fn run(sizes: &Sizes, only: &str, note: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, Error> {
     let mut service = Service::start()?;
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("turns", turns),
         ("long", long),
         ("pool", pool),
@@ -103,6 +109,7 @@ pub fn run(sizes: &Sizes, only: &str, note: &mut dyn FnMut(&Row)) -> Result<Vec<
         ("idle", idle),
         ("fanout", fanout),
         ("journal", journal),
+        ("tools", tools),
     ];
     let mut rows = Vec::new();
     for (_, part) in parts.iter().filter(|(name, _)| name.contains(only)) {
@@ -229,6 +236,35 @@ fn journal(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
             let rate = Value::PerSecond(records as f64 * *sessions as f64 / used.wall);
             rows.push(Row::alone(format!("journal records, `{name}`, {sessions} sessions"), rate, Goal::None));
         }
+    }
+    Ok(rows)
+}
+
+fn tools(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for operation in Operation::ALL {
+        let mut rounds = Vec::new();
+        for _ in 0..sizes.rounds {
+            rounds.push(perform(&Role::Tools { operation, turns: sizes.tools })?);
+        }
+        let middle = |of: fn(&Used) -> f64| median(rounds.iter().map(of).collect());
+        let (hand, call) = (middle(|used| used.cpu), middle(|used| used.wall));
+        let (house, goal) = match operation {
+            Operation::Nothing => (call, Goal::None),
+            Operation::ReadSmall => (call - hand, Goal::AtMost(Value::Micros(50e-6))),
+            Operation::ReadLarge => (call - hand, Goal::AtMost(Value::Micros(1e-3))),
+            Operation::Edit => (call, Goal::AtMost(Value::Micros(200e-6))),
+            Operation::Search => (call, Goal::Ratio(1.0)),
+            Operation::Bash => (call, Goal::Ratio(1.5)),
+        };
+        let is_compared = hand > 0.0;
+        rows.push(Row {
+            measure: operation.name().to_owned(),
+            hand: is_compared.then_some(Value::Micros(hand)),
+            house: Value::Micros(house),
+            ratio: (is_compared && matches!(goal, Goal::Ratio(_))).then_some(call / hand),
+            goal,
+        });
     }
     Ok(rows)
 }

@@ -28,6 +28,12 @@ fn every_part_runs_and_has_its_rows() {
             "journal records, `flush`, 2 sessions",
             "journal records, `os`, 2 sessions",
             "journal records, `none`, 2 sessions",
+            "a call that does nothing",
+            "`read_file` 1 KB, over the raw read",
+            "`read_file` 1 MB, over the raw read",
+            "`edit_file` 1 KB, beside write and rename",
+            "`search` in 1,000 files, beside ripgrep",
+            "`bash true`, beside spawning it",
         ]
     );
 }

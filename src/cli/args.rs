@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use playhouse::protocol::SessionId;
+use playhouse::session::ChainHash;
 
 use super::recordings::RecordingArgs;
 use super::text::{Tint, error_line};
@@ -33,6 +34,9 @@ pub struct SharedArgs {
     /// Read this file in place of your config.toml [default: $PLAYHOUSE_CONFIG, or the platform's config directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Append what may help to find a fault to this file, without secrets [default: $PLAYHOUSE_LOG, or nowhere]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 const EXIT_CODES: &str = "\
@@ -50,12 +54,21 @@ pub enum Command {
     /// Without SESSION: every unfinished session that no live process holds. Nothing to do is no error.
     #[command(after_help = EXIT_CODES)]
     Resume(ResumeArgs),
+    /// Shows, approves and rejects the changes that `run --plan` has queued
+    #[command(after_help = EXIT_CODES)]
+    Plan(PlanArgs),
     /// Lists, shows and removes sessions
     Sessions(SessionsArgs),
+    /// Checks that journals are as they were written, and shows what was decided and done
+    Audit(AuditArgs),
     /// Lists the providers, the keys they need, and what is known of their models
     Models(ModelsArgs),
     /// Shows the settings and where they come from
     Config(ConfigArgs),
+    /// Says what this machine can do, and what to do about what it can't
+    ///
+    /// Exit code 1 if something is missing that runs need.
+    Doctor(DoctorArgs),
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +83,12 @@ pub struct RunArgs {
     /// Go on in the newest session of this directory
     #[arg(long = "continue")]
     pub r#continue: bool,
+    /// Plan only: what would change something is queued for `playhouse plan`
+    #[arg(long, conflicts_with = "no_plan")]
+    pub plan: bool,
+    /// Act again in a session that was planning
+    #[arg(long)]
+    pub no_plan: bool,
     #[command(flatten)]
     pub recordings: RecordingArgs,
     /// Print one event per line as JSON
@@ -121,9 +140,13 @@ pub struct SettingArgs {
     /// How safe the session is: `flush` survives a power cut, `os` a crash, `none` nothing [default: flush]
     #[arg(long, value_name = "LEVEL", value_parser = ["flush", "os", "none"])]
     pub durability: Option<String>,
-    /// Whether tools like bash ask first (without a terminal: are denied) or just run [default: ask]
-    #[arg(long, value_name = "MODE", value_parser = ["ask", "yolo"])]
+    /// Which tools ask first (without a terminal: are denied): `strict` all, `ask` those that change something,
+    /// `auto-safe` those that do more than write files here, `yolo` none [default: ask]
+    #[arg(long, value_name = "MODE", value_parser = ["strict", "ask", "auto-safe", "yolo"])]
     pub permission: Option<String>,
+    /// What the processes of tools are kept in; `playhouse doctor` says what works here [default: auto]
+    #[arg(long, value_name = "TIER", value_parser = ["auto", "landlock", "bwrap", "off"])]
+    pub sandbox: Option<String>,
 }
 
 impl SettingArgs {
@@ -147,6 +170,7 @@ impl SettingArgs {
             ("--max-duration", &self.max_duration),
             ("--durability", &self.durability),
             ("--permission", &self.permission),
+            ("--sandbox", &self.sandbox),
         ];
         let texts = texts.into_iter().filter_map(|(flag, text)| Some((flag, text.clone()?.into())));
         texts.chain(script.map(|script| ("--script", script))).collect()
@@ -163,6 +187,53 @@ pub struct ResumeArgs {
     /// Print one event per line as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(subcommand)]
+    pub command: PlanCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Prints the changes that wait
+    Show {
+        /// Of which session
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Print one change per line as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Carries the changes out, in order, and lets the agent go on
+    Approve {
+        /// Of which session
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Only these, by number
+        #[arg(value_name = "N")]
+        changes: Vec<u32>,
+        #[command(flatten)]
+        recordings: RecordingArgs,
+        /// Print one event per line as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Drops the changes; the agent is told
+    Reject {
+        /// Of which session
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Only these, by number
+        #[arg(value_name = "N")]
+        changes: Vec<u32>,
+        /// Why, for the model
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        recordings: RecordingArgs,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -200,10 +271,51 @@ pub enum SessionsCommand {
 }
 
 #[derive(Debug, Args)]
+pub struct AuditArgs {
+    #[command(subcommand)]
+    pub command: AuditCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Checks every record of the journals, its place in their chain, and what is kept beside them
+    ///
+    /// A record that was changed, removed, added or moved is found. Records cut off the end, and a chain computed anew,
+    /// are found by a head that an earlier check printed: give it with --head. Exits with 1 if anything is wrong.
+    Verify {
+        /// Which; without any, all
+        #[arg(value_name = "SESSION", value_parser = session_id)]
+        sessions: Vec<SessionId>,
+        /// A head noted earlier, which must be in the chain of one of the sessions; may be given several times
+        #[arg(long = "head", value_name = "HASH")]
+        heads: Vec<ChainHash>,
+        /// Print one session per line as JSON, then the heads
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints what was decided and done in a session, in order
+    Show {
+        /// Which
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Print one decision or effect per line as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
 pub struct ModelsArgs {
     /// Show what is known of this provider's models
     pub provider: Option<String>,
     /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print one check per line as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -277,6 +389,7 @@ mod tests {
                 "--thinking" => "low",
                 "--durability" => "os",
                 "--permission" => "yolo",
+                "--sandbox" => "off",
                 _ => "x",
             };
             let cli = Cli::try_parse_from(["playhouse", "run", flag, value]).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use playhouse::agent::{Approvals, PermissionRequest};
-use playhouse::protocol::{PermissionDecision, PermissionId};
+use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId};
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, watch};
 
@@ -115,9 +115,8 @@ impl Questions {
             Err(_) => None,
         };
         open.is_answered = answer.is_some();
-        match answer.as_deref().map(str::trim) {
-            Some("y" | "Y" | "yes" | "Yes" | "YES") => PermissionDecision::Allow,
-            Some(_) => PermissionDecision::Deny { reason: "the user said no".to_owned() },
+        match answer {
+            Some(answer) => decision(answer.trim(), request.question.offer),
             None => PermissionDecision::Deny { reason: "the user could not be asked".to_owned() },
         }
     }
@@ -167,18 +166,64 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The question, with everything that will be run and nothing that could hide it.
+/// The question, with everything that will be run and nothing that could hide it, and the answers there are.
 fn question(request: &PermissionRequest) -> String {
     let what = match request.args.get("command").and_then(Value::as_str) {
         Some(command) => command.to_owned(),
-        None => request.args.to_string(),
+        None => short(&request.args).to_string(),
     };
-    format!("Allow {}: {}? [y/N] ", spelled_out(&request.tool_name), spelled_out(&what))
+    let danger = match request.question.level {
+        Level::Dangerous | Level::Forbidden => " (dangerous)",
+        Level::None | Level::ReadOnly | Level::Write | Level::Execute => "",
+    };
+    let keys = match request.question.offer {
+        GrantScope::Once => "y/N",
+        GrantScope::Session => "y/s/N",
+        GrantScope::Always => "y/s/a/N",
+    };
+    format!("Allow {}{danger}: {}? [{keys}] ", spelled_out(&request.tool_name), spelled_out(&what))
+}
+
+/// How much of each argument a question shows.
+const SHOWN: usize = 200;
+
+/// The arguments, long ones cut and said to be.
+fn short(args: &Value) -> Value {
+    let Some(fields) = args.as_object() else { return args.clone() };
+    let cut = |value: &Value| match value.as_str() {
+        Some(text) if text.chars().count() > SHOWN => {
+            let head: String = text.chars().take(SHOWN).collect();
+            Value::String(format!("{head}… ({} characters)", text.chars().count()))
+        }
+        Some(_) | None => value.clone(),
+    };
+    Value::Object(fields.iter().map(|(name, value)| (name.clone(), cut(value))).collect())
+}
+
+/// What an answer means: `y` once, `s` for the session, `a` always, anything else is a no. What follows an `n` is told
+/// to the model as the reason. A yes for longer than is offered is a yes for as long as is.
+fn decision(answer: &str, offer: GrantScope) -> PermissionDecision {
+    let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((answer, ""));
+    let asked = match (word.to_lowercase().as_str(), rest.trim()) {
+        ("y" | "yes", "") => GrantScope::Once,
+        ("s" | "session", "") => GrantScope::Session,
+        ("a" | "always", "") => GrantScope::Always,
+        ("n" | "no", reason) if !reason.is_empty() => {
+            return PermissionDecision::Deny { reason: format!("the user said no: {reason}") };
+        }
+        _ => return PermissionDecision::Deny { reason: "the user said no".to_owned() },
+    };
+    match asked.min(offer) {
+        GrantScope::Once => PermissionDecision::Allow,
+        GrantScope::Session => PermissionDecision::AllowSession,
+        GrantScope::Always => PermissionDecision::AllowAlways,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use playhouse::protocol::Question;
     use serde_json::json;
     use std::io::{PipeReader, PipeWriter, Read};
 
@@ -188,7 +233,7 @@ mod tests {
             tool_call_id: "c".into(),
             tool_name: "bash".to_owned(),
             args: Arc::new(args),
-            reason: "run a shell command".to_owned(),
+            question: Question { offer: GrantScope::Always, ..Question::default() },
         }
     }
 
@@ -209,7 +254,7 @@ mod tests {
         fn reads(&mut self) -> String {
             let mut seen = Vec::new();
             let mut byte = [0];
-            while !seen.ends_with(b"[y/N] ") && self.screen.read(&mut byte).unwrap() > 0 {
+            while !seen.ends_with(b"/N] ") && self.screen.read(&mut byte).unwrap() > 0 {
                 seen.push(byte[0]);
             }
             String::from_utf8(seen).unwrap()
@@ -229,7 +274,7 @@ mod tests {
     async fn answered(person: &mut Person, questions: &Arc<Questions>, answer: &str) -> PermissionDecision {
         let asked = questions.clone();
         let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls\nrm x"}))).await });
-        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/N] ");
+        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/s/a/N] ");
         person.types(answer);
         decision.await.unwrap()
     }
@@ -243,6 +288,23 @@ mod tests {
         assert_eq!(answered(&mut person, &questions, "\n").await, no);
         assert_eq!(answered(&mut person, &questions, "yep\n").await, no);
         assert_eq!(answered(&mut person, &questions, " yes \n").await, PermissionDecision::Allow);
+        assert_eq!(answered(&mut person, &questions, "s\n").await, PermissionDecision::AllowSession);
+        assert_eq!(answered(&mut person, &questions, "A\n").await, PermissionDecision::AllowAlways);
+        let because = PermissionDecision::Deny { reason: "the user said no: use git mv".to_owned() };
+        assert_eq!(answered(&mut person, &questions, "n use git mv\n").await, because);
+        assert_eq!(answered(&mut person, &questions, "y please\n").await, no);
+    }
+
+    #[test]
+    fn a_yes_holds_no_longer_than_is_offered_and_long_arguments_are_cut() {
+        assert_eq!(decision("a", GrantScope::Once), PermissionDecision::Allow);
+        assert_eq!(decision("a", GrantScope::Session), PermissionDecision::AllowSession);
+        assert_eq!(decision("s", GrantScope::Always), PermissionDecision::AllowSession);
+        let mut long = request(json!({"path": "a", "content": "x".repeat(300)}));
+        long.question = Question { offer: GrantScope::Session, level: Level::Dangerous, ..Question::default() };
+        let shown = question(&long);
+        assert!(shown.contains("(300 characters)") && shown.chars().count() < 320, "{shown}");
+        assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/N] "), "{shown}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

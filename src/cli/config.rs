@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use playhouse::config::hooks::HookSetting;
 use playhouse::config::open::OpenRow;
 use playhouse::config::{Config, HeldBack, Origin, Problems, Row, Sources};
 use serde_json::{Value, json};
@@ -22,6 +23,11 @@ pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option
     Config::load(&sources).map_err(refusal)
 }
 
+/// Where the user's own file is, or would be.
+pub fn user_file(shared: &SharedArgs) -> Option<PathBuf> {
+    Sources { file: shared.config.clone(), ..Sources::of_this_process() }.user_path()
+}
+
 /// One line for each problem.
 fn refusal(Problems(mut problems): Problems) -> Stop {
     let last = problems.pop();
@@ -37,14 +43,21 @@ pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Stop> {
     let config = load(shared, Some(&args.settings), Some(start))?;
     let text = match (args.json, args.origin) {
         (true, _) => {
-            let rows = config.rows().iter().map(object).chain(config.open.rows().iter().map(open_object)).collect();
-            lines(rows)
+            let (rows, open) = (config.rows(), config.open.rows());
+            let rows = rows.iter().map(object).chain(open.iter().map(open_object));
+            lines(rows.chain(config.hooks.iter().map(hook_object)).collect())
         }
         (false, true) => {
             let rows = toml(&config.rows(), |row| format!("  # {}", spelled_out(&origin(row))));
-            rows + &open_toml(&config.open.rows(), |row| format!("  # {}", spelled_out(&row.origin.to_string())))
+            let behind = |origin: &Origin| format!("  # {}", spelled_out(&origin.to_string()));
+            let hooks: String = config.hooks.iter().map(|hook| hook.to_toml(&behind(&hook.origin))).collect();
+            rows + &open_toml(&config.open.rows(), |row| behind(row.origin)) + &hooks
         }
-        (false, false) => toml(&config.rows(), |_| String::new()) + &open_toml(&config.open.rows(), |_| String::new()),
+        (false, false) => {
+            let hooks: String = config.hooks.iter().map(|hook| hook.to_toml("")).collect();
+            let rows = toml(&config.rows(), |_| String::new());
+            rows + &open_toml(&config.open.rows(), |_| String::new()) + &hooks
+        }
     };
     write_out(&text).map_err(|error| unwritten(&error))
 }
@@ -86,6 +99,11 @@ fn open_toml(rows: &[OpenRow<'_>], behind: impl Fn(&OpenRow<'_>) -> String) -> S
 fn open_object(row: &OpenRow<'_>) -> Value {
     let key = format!("{}.{}", row.section, row.name);
     with_origin(json!({"key": key, "value": row.value.to_json()}), row.origin)
+}
+
+fn hook_object(hook: &HookSetting) -> Value {
+    let key = format!("hooks.{}", hook.event.name());
+    with_origin(json!({"key": key, "value": hook.to_json()}), &hook.origin)
 }
 
 fn origin(row: &Row<'_>) -> String {

@@ -1,11 +1,11 @@
-//! The command line's own kind of agent: its tools by name, and who answers its questions.
+//! The command line's own kind of agent: its tools by name, who answers its questions, and the user's hooks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::{Definition, SubAgentTool};
-use playhouse::config::Connection;
+use playhouse::agent::{Definition, Hooks, SubAgentTool};
+use playhouse::config::{Config, RuleFile};
 use playhouse::protocol::ExecutionLimits;
 use playhouse::protocol::entry::Settings;
 use playhouse::session::StoreError;
@@ -27,18 +27,33 @@ const SUB_AGENT: &str = "sub_agent";
 const CHILD_TOKENS: u64 = 100_000;
 const CHILD_TIME: Duration = Duration::from_secs(300);
 
+/// What a house of the command line is made of.
+pub struct Setup<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// Where a yes for good is kept; nowhere without a home.
+    pub user_file: Option<PathBuf>,
+    /// What is done with the exchanges with services.
+    pub recordings: &'a RecordingArgs,
+}
+
 /// Opens a house that knows the command line's kind; in memory without a folder.
-pub async fn open_house(
-    folder: Option<PathBuf>,
-    connection: &Connection,
-    recordings: &RecordingArgs,
-    answers: Answers,
-) -> Result<House, Stop> {
-    let builder = House::builder().connection_rules(connection.rules()).service_options(connection.options());
+pub async fn open_house(folder: Option<PathBuf>, setup: Setup<'_>, answers: Answers) -> Result<House, Stop> {
+    let Setup { config, user_file, recordings } = setup;
+    let hooks = config.hooks();
+    let (connection, rules) = (&config.connection, config.permissions.rules().map_err(Stop::refused)?);
+    let builder = House::builder()
+        .connection_rules(connection.rules())
+        .service_options(connection.options())
+        .sandbox(config.confinement.rules());
+    let builder = match user_file {
+        Some(file) => builder.rules(rules).rule_book(RuleFile::new(file)),
+        None => builder.rules(rules),
+    };
     let (builder, from) = (recordings.wire(builder), recordings.answers());
     let builder = builder.kind(KIND, move |settings| {
         model::check(&Chain::of(settings), from)?;
-        Ok(definition(settings, &answers))
+        Ok(definition(settings, &answers, &hooks))
     });
     let opened = match folder {
         Some(folder) => builder.data_dir(folder).open().await,
@@ -59,10 +74,10 @@ pub fn unusable(error: &StoreError) -> Stop {
 }
 
 /// The code for these settings. A tool that is gone is left out: calls to it get an error result.
-pub fn definition(settings: &Settings, answers: &Answers) -> Definition {
+pub fn definition(settings: &Settings, answers: &Answers, hooks: &Hooks) -> Definition {
     let named = |tool: &Arc<dyn Tool>| settings.tools.iter().any(|name| name == tool.name());
     let tools = ToolSet::new(default_tools().into_iter().filter(named).collect()).ok();
-    let plain = Definition { tools, approvals: answers.shown.clone(), ..Definition::default() };
+    let plain = Definition { tools, approvals: answers.shown.clone(), hooks: hooks.clone(), ..Definition::default() };
     if !settings.tools.iter().any(|name| name == SUB_AGENT) {
         return plain;
     }

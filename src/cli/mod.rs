@@ -1,17 +1,21 @@
-//! The command line: `demo`, `run`, `resume`, `sessions`, `models`, `config`.
+//! The command line: `demo`, `run`, `resume`, `plan`, `sessions`, `audit`, `models`, `config`, `doctor`.
 //!
 //! It owns nothing of its own: a house does the work, and this prints what happens and turns the end into an exit code.
 
 mod args;
 mod ask;
+mod audit;
 mod config;
 mod demo;
+mod doctor;
 mod follow;
 mod kind;
 mod lanes;
+mod log;
 mod model;
 mod models;
 mod place;
+mod plan;
 mod recordings;
 mod resume;
 mod run;
@@ -22,6 +26,7 @@ mod signals;
 mod stop;
 mod tally;
 mod text;
+mod trail;
 mod view;
 
 use std::process::ExitCode;
@@ -47,6 +52,7 @@ pub fn main() -> ExitCode {
 }
 
 fn perform(cli: Cli) -> Result<(), Stop> {
+    let _log = log::start(cli.shared.log.as_deref())?;
     match cli.command {
         Command::Demo => on_runtime(demo::demo()),
         Command::Run(args) => {
@@ -56,16 +62,26 @@ fn perform(cli: Cli) -> Result<(), Stop> {
         Command::Resume(args) => {
             let config = without_project(&cli.shared)?;
             let kept = place::data_dir(&config, &cli.shared)?;
-            on_runtime(resume::resume(args, config.connection, kept))
+            on_runtime(resume::resume(args, &config, config::user_file(&cli.shared), kept))
+        }
+        Command::Plan(args) => {
+            let config = without_project(&cli.shared)?;
+            let kept = place::data_dir(&config, &cli.shared)?;
+            on_runtime(plan::plan(args, &config, config::user_file(&cli.shared), kept))
         }
         Command::Sessions(args) => {
             let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
             sessions::sessions(args, &folder)
         }
+        Command::Audit(args) => {
+            let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            audit::audit(args, &folder)
+        }
         Command::Models(args) => models::models(&args),
         Command::Config(args) => match args.command {
             ConfigCommand::Show(args) => config::show(&args, &cli.shared),
         },
+        Command::Doctor(args) => doctor::doctor(&args, &cli.shared),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse::agent::{Agent, Scope};
-use playhouse::config::Connection;
+use playhouse::config::Config;
 use playhouse::protocol::SessionId;
 use playhouse::session::{SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
@@ -25,7 +25,12 @@ use super::view::{Form, View};
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
-pub async fn resume(args: ResumeArgs, connection: Connection, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
+pub async fn resume(
+    args: ResumeArgs,
+    config: &Config,
+    user_file: Option<PathBuf>,
+    (folder, kept): (PathBuf, Kept),
+) -> Result<(), Stop> {
     if !folder.exists() {
         return match args.session {
             Some(session) => Err(Stop::refused(StoreError::Unknown { session })),
@@ -33,7 +38,8 @@ pub async fn resume(args: ResumeArgs, connection: Connection, (folder, kept): (P
         };
     }
     let work = Work { interrupt: Interrupt::listen()?, asking: Asking::default(), json: args.json, kept };
-    let house = kind::open_house(Some(folder), &connection, &args.recordings, answers(&work.asking)).await?;
+    let setup = kind::Setup { config, user_file, recordings: &args.recordings };
+    let house = kind::open_house(Some(folder), setup, answers(&work.asking)).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
         None => all(&house, &work).await,

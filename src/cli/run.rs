@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use playhouse::House;
 use playhouse::agent::machine::Input;
-use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::agent::{Agent, AgentHandle, Definition, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::Settings;
-use playhouse::protocol::{AgentMessage, Durability, ModelConfig, SessionId};
+use playhouse::protocol::{AgentMessage, Durability, Mode, ModelConfig, SessionId};
 use playhouse::session::{SessionStatus, SessionSummary};
 
 use super::args::{RunArgs, SharedArgs};
@@ -46,6 +46,10 @@ pub struct Plan {
     config: Config,
     /// `--cwd`.
     cwd: Option<PathBuf>,
+    /// `--plan` or `--no-plan`.
+    mode: Option<Mode>,
+    /// Where a yes for good is kept.
+    user_file: Option<PathBuf>,
     recordings: RecordingArgs,
     form: Form,
 }
@@ -86,7 +90,14 @@ impl Plan {
             model::chosen(&config)?;
         }
         let (recordings, form) = (args.recordings, Form::of(args.json));
-        Ok(Self { prompt: read_prompt(args.prompt)?, place, folder, kept, config, cwd, recordings, form })
+        let mode = match (args.plan, args.no_plan) {
+            (true, _) => Some(Mode::Plan),
+            (false, true) => Some(Mode::Act),
+            (false, false) => None,
+        };
+        let user_file = config::user_file(shared);
+        let prompt = read_prompt(args.prompt)?;
+        Ok(Self { prompt, place, folder, kept, config, cwd, mode, user_file, recordings, form })
     }
 }
 
@@ -122,8 +133,8 @@ pub async fn run(plan: Plan) -> Result<(), Stop> {
     }
     let asking = Asking::default();
     let answers = answers(&asking);
-    let house =
-        kind::open_house(plan.folder.clone(), &plan.config.connection, &plan.recordings, answers.clone()).await?;
+    let setup = kind::Setup { config: &plan.config, user_file: plan.user_file.clone(), recordings: &plan.recordings };
+    let house = kind::open_house(plan.folder.clone(), setup, answers.clone()).await?;
     let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone() };
     let done = on_stage(&house, &plan, &answers, &mut watch).await;
     let finished = watch.view.finish();
@@ -134,7 +145,11 @@ pub async fn run(plan: Plan) -> Result<(), Stop> {
 
 async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Watch) -> Result<(), Stop> {
     let agent = match &plan.place {
-        Where::New => take_on(house, None, settings::fresh(&plan.config, plan.cwd.as_deref())?, answers).await?,
+        Where::New => {
+            let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
+            let definition = kind::definition(&settings, answers, &plan.config.hooks());
+            take_on(house, None, settings, definition).await?
+        }
         Where::In(session) => reopen(house, session, plan, answers, watch).await?,
         Where::Newest => reopen(house, &newest(house, plan).await?, plan, answers, watch).await?,
     };
@@ -150,7 +165,13 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
         return Err(Stop::Refused(parked_reason(house, &agent, &error)));
     }
     let followed = watch.follow(&agent, &input_id, &mut events).await;
-    watch.verdict(followed, &session)
+    let done = watch.verdict(followed, &session);
+    if let Ok(state) = agent.state().await
+        && !state.plan.is_empty()
+    {
+        watch.view.plan(&session, &state.plan);
+    }
+    done
 }
 
 /// Brings an agent with these settings on stage: a new one, or that of a stored session.
@@ -158,9 +179,8 @@ async fn take_on(
     house: &House,
     stored: Option<&SessionSummary>,
     settings: Settings,
-    answers: &Answers,
+    definition: Definition,
 ) -> Result<AgentHandle, Stop> {
-    let definition = kind::definition(&settings, answers);
     let mut builder = house
         .agent()
         .kind(KIND)
@@ -169,6 +189,9 @@ async fn take_on(
         .system_prompt(settings.system_prompt)
         .cwd(settings.cwd)
         .permission(settings.permission)
+        .restrictions(settings.restrictions)
+        .mode(settings.mode)
+        .sandbox(settings.sandbox)
         .limits(settings.limits)
         .durability(settings.durability)
         .retry(settings.retry)
@@ -212,7 +235,7 @@ async fn reopen(
         return Err(Stop::Refused(text));
     }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
-    let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), &stored)?;
+    let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), plan.mode, &stored)?;
     model::checked(Chain::of(&wanted), plan.recordings.answers()).await?;
     let is_open = match &summary.status {
         SessionStatus::Idle => false,
@@ -229,7 +252,10 @@ async fn reopen(
     if wanted != *stored {
         let agent = match house.get(&agent_of(&summary)?) {
             Some(agent) => agent,
-            None => take_on(house, Some(&summary), wanted.clone(), answers).await?,
+            None => {
+                let definition = kind::definition(&wanted, answers, &plan.config.hooks());
+                take_on(house, Some(&summary), wanted.clone(), definition).await?
+            }
         };
         if let Err(error) = agent.configure(wanted).await {
             return Err(Stop::Refused(parked_reason(house, &agent, &error)));

@@ -39,11 +39,13 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
     }
 }
 
-fn open(folder: &Path) -> Result<FileStore, Stop> {
+/// The data directory, as one of the processes that share it.
+pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
     FileStore::open(folder).map_err(|error| unusable(&error))
 }
 
-fn print(text: &str) -> Result<(), Stop> {
+/// Writes to stdout.
+pub(super) fn print(text: &str) -> Result<(), Stop> {
     write_out(text).map_err(|error| unwritten(&error))
 }
 

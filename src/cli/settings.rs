@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use playhouse::config::Config;
-use playhouse::protocol::QueueMode;
 use playhouse::protocol::entry::Settings;
+use playhouse::protocol::{Mode, QueueMode, Restrictions};
 
 use super::kind::KIND;
 use super::model::{self, Chain};
@@ -12,7 +12,7 @@ use super::place::here;
 use super::stop::Stop;
 
 /// The settings of a new session.
-pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
+pub fn fresh(config: &Config, cwd: Option<&Path>, mode: Option<Mode>) -> Result<Settings, Stop> {
     let Chain { model, fallbacks } = model::chosen(config)?;
     Ok(Settings {
         kind: KIND.to_owned(),
@@ -22,6 +22,14 @@ pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
         tools: config.tools.value.clone(),
         cwd: cwd.map_or_else(here, |cwd| Ok(cwd.to_owned()))?,
         permission: config.permission.value,
+        grants: Vec::new(),
+        // With the session, so that what the project forbids stays forbidden when it is taken up elsewhere.
+        restrictions: Restrictions {
+            ask: config.permissions.ask.value.clone(),
+            forbid: config.permissions.forbid.value.clone(),
+        },
+        mode: mode.unwrap_or_default(),
+        sandbox: config.sandbox.value,
         limits: config.limits.values(),
         durability: config.durability.value,
         retry: config.retry.values(),
@@ -37,13 +45,15 @@ pub fn fresh(config: &Config, cwd: Option<&Path>) -> Result<Settings, Stop> {
 }
 
 /// A stored session's settings, with what flags change.
-pub fn changed(config: &Config, cwd: Option<&Path>, stored: &Settings) -> Result<Settings, Stop> {
+pub fn changed(config: &Config, cwd: Option<&Path>, mode: Option<Mode>, stored: &Settings) -> Result<Settings, Stop> {
     let mut settings = stored.clone();
     model::changed(config, Chain::of(stored))?.put(&mut settings);
     put(&mut settings.system_prompt, config.system.by_flag().map(|text| text.as_str().into()).as_ref());
     put(&mut settings.tools, config.tools.by_flag());
     put(&mut settings.cwd, cwd.map(Path::to_owned).as_ref());
     put(&mut settings.permission, config.permission.by_flag());
+    put(&mut settings.mode, mode.as_ref());
+    put(&mut settings.sandbox, config.sandbox.by_flag());
     put(&mut settings.limits.max_turns, config.limits.max_turns.by_flag());
     put(&mut settings.limits.max_total_tokens, config.limits.max_total_tokens.by_flag());
     put(&mut settings.limits.max_duration, config.limits.max_duration.by_flag());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse::protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, Seq};
+use playhouse::protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, PermissionDecision, Seq};
 use serde_json::json;
 
 use super::stop::Stop;
@@ -57,10 +57,20 @@ fn tell(body: &EntryBody, text: &mut String) {
         }
         EntryBody::ToolBlocked { reason, .. } => text.push_str(&format!("\n[did not run: {}]\n", one_line(reason))),
         EntryBody::ToolSkipped { reason, .. } => text.push_str(&format!("\n[skipped: {}]\n", one_line(reason))),
-        EntryBody::PermissionResolved { decision, .. } => text.push_str(&match decision {
-            playhouse::protocol::PermissionDecision::Allow => "\n[allowed]\n".to_owned(),
-            playhouse::protocol::PermissionDecision::Deny { reason } => format!("\n[denied: {}]\n", one_line(reason)),
+        EntryBody::PermissionResolved { answer, .. } => text.push_str(&match &answer.decision {
+            PermissionDecision::Allow => "\n[allowed]\n".to_owned(),
+            PermissionDecision::AllowSession => "\n[allowed for the session]\n".to_owned(),
+            PermissionDecision::AllowAlways => "\n[allowed from now on]\n".to_owned(),
+            PermissionDecision::Deny { reason } => format!("\n[denied: {}]\n", one_line(reason)),
         }),
+        EntryBody::ToolQueued { change, .. } => text.push_str(&format!("\n[planned as change {change}]\n")),
+        EntryBody::PlanApproved { changes, .. } => {
+            text.push_str(&format!("\n[approved: {}]\n", numbers(changes)));
+        }
+        EntryBody::PlanRejected { changes, message, .. } => {
+            text.push_str(&format!("\n[rejected: {}]\n", numbers(changes)));
+            say(message, text);
+        }
         EntryBody::AttemptFailed { error, .. } => text.push_str(&format!("\n[{}]\n", one_line(&error.to_string()))),
         EntryBody::LoopEnded { outcome, placed, note, .. } => {
             placed.iter().flat_map(|input| &input.messages).for_each(|message| say(message, text));
@@ -80,6 +90,12 @@ fn tell(body: &EntryBody, text: &mut String) {
             messages.iter().for_each(|message| say(message, text));
         }
         EntryBody::RotatedTo { session } => text.push_str(&format!("\n[goes on in session {session}]\n")),
+        EntryBody::ToolHooked { tool_call_id, args: Some(args), .. } => {
+            text.push_str(&format!("[a hook changed the arguments of {tool_call_id}: {args}]\n"));
+        }
+        EntryBody::ToolAnswered { note: Some(note), .. } => {
+            text.push_str(&format!("[a hook added: {}]\n", one_line(note)));
+        }
         EntryBody::Input(_)
         | EntryBody::ContinueAsked { .. }
         | EntryBody::LoopStarted { .. }
@@ -87,11 +103,19 @@ fn tell(body: &EntryBody, text: &mut String) {
         | EntryBody::Requested { .. }
         | EntryBody::PermissionAsked { .. }
         | EntryBody::ToolStarted { .. }
-        | EntryBody::ToolAnswered { .. }
+        | EntryBody::ToolAnswered { note: None, .. }
+        | EntryBody::ToolHooked { args: None, .. }
+        | EntryBody::HaltAsked { .. }
+        | EntryBody::StopRefused { .. }
         | EntryBody::TurnEnded { .. }
         | EntryBody::AbortAsked { .. }
         | EntryBody::LoopClosed => {}
     }
+}
+
+fn numbers(changes: &[u32]) -> String {
+    let numbers: Vec<String> = changes.iter().map(|change| format!("change {change}")).collect();
+    numbers.join(", ")
 }
 
 fn how_it_ended(outcome: &Outcome) -> Option<String> {

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use playhouse::protocol::mask_patterns;
+
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
@@ -50,11 +52,11 @@ fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Writes one line to stderr, with its beginning in colour.
+/// Writes one line to stderr, with its beginning in colour and without what has the shape of a key.
 pub fn error_line(head: &str, text: &str, tint: Tint) {
     let (on, off) = tint.codes(stderr_colours());
     // With stderr gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(text));
+    let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(&mask_patterns(text)));
 }
 
 /// The text on one line, control characters made visible as spaces.

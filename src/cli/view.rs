@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-use playhouse::protocol::entry::BlockStage;
+use playhouse::protocol::entry::{BlockStage, PlannedChange};
 use playhouse::protocol::{
-    AgentEvent, AgentId, Event, LoopId, Message, MessageId, StopReason, StreamDelta, ToolResult,
+    AgentEvent, AgentId, Event, LoopId, Message, MessageId, SessionId, StopReason, StreamDelta, ToolResult,
+    mask_patterns,
 };
 use playhouse::tools::summary;
 
@@ -99,6 +100,16 @@ impl View {
             self.asking.is_due(permission_id);
         }
         shown.inspect_err(|error| self.broken = Some(io::Error::new(error.kind(), error.to_string())))
+    }
+
+    /// Says what waits for approval, and how to give it.
+    pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
+        if self.form == Form::Json {
+            return;
+        }
+        let changes =
+            if plan.len() == 1 { "1 change waits".to_owned() } else { format!("{} changes wait", plan.len()) };
+        self.note(Tint::Dim, &format!("{changes} for approval: playhouse plan show {session}"));
     }
 
     /// Whose run it is: everyone else is a sub-agent.
@@ -201,7 +212,7 @@ impl View {
                     self.note(Tint::Dim, &line);
                 }
             }
-            AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args } => {
+            AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args, .. } => {
                 let line = summary(tool_name, args, &Ok(ToolResult::text("")));
                 let line = self.lanes.named(event, tool_call_id, tool_name, &line);
                 self.beside(event, Tint::Dim, &format!("▸ {line}"));
@@ -215,10 +226,21 @@ impl View {
             AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
                 let hint = match stage {
                     BlockStage::Approval if self.unattended => " (--permission yolo runs it without asking)",
-                    BlockStage::Approval | BlockStage::Lookup | BlockStage::Schema | BlockStage::Hook => "",
+                    BlockStage::Approval
+                    | BlockStage::Lookup
+                    | BlockStage::Schema
+                    | BlockStage::Limit
+                    | BlockStage::Plan
+                    | BlockStage::Policy
+                    | BlockStage::Safety
+                    | BlockStage::Hook => "",
                 };
                 let reason = cut(&one_line(reason), 200);
                 self.beside(event, Tint::Red, &format!("• {tool_name} did not run: {reason}{hint}"));
+            }
+            AgentEvent::PlanChangeQueued { tool_name, args, change, .. } => {
+                let line = one_line(&summary(tool_name, args, &Ok(ToolResult::default())));
+                self.beside(event, Tint::Dim, &format!("• planned as change {change}: {line}"));
             }
             AgentEvent::InputRejected { reason, .. } => {
                 self.beside(event, Tint::Red, &format!("! rejected: {reason}"));
@@ -228,10 +250,14 @@ impl View {
                 self.clear();
             }
             AgentEvent::ProviderRetry { error, falls_back_on: Some(model), .. } => {
-                self.beside(event, Tint::Red, &format!("! {error}; asking {model} instead"));
+                self.beside(event, Tint::Red, &format!("! {}; asking {model} instead", shown_error(error)));
             }
             AgentEvent::ProviderRetry { error, delay_ms, falls_back_on: None, .. } => {
-                self.beside(event, Tint::Red, &format!("! {error}; asking again in {}", seconds(*delay_ms)));
+                self.beside(
+                    event,
+                    Tint::Red,
+                    &format!("! {}; asking again in {}", shown_error(error), seconds(*delay_ms)),
+                );
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
@@ -252,6 +278,8 @@ impl View {
             | AgentEvent::ToolExecutionUpdate { .. }
             | AgentEvent::ProgressMessage { .. }
             | AgentEvent::PermissionResolved { .. }
+            | AgentEvent::ModeChanged { .. }
+            | AgentEvent::PlanResolved { .. }
             | AgentEvent::SubAgentStart { .. }
             | AgentEvent::SubAgentEnd { .. } => {}
         }
@@ -315,4 +343,9 @@ pub fn write_out(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// A service's words, without what has the shape of a key.
+fn shown_error(error: &impl std::fmt::Display) -> String {
+    mask_patterns(&error.to_string()).into_owned()
 }

@@ -8,6 +8,8 @@ use playhouse_protocol::{
     CacheConfig, CacheStrategy, Durability, PermissionMode, ThinkingLevel, ToolExecutionStrategy,
 };
 
+use playhouse_tools::policy::Rule;
+
 use super::TOOLS;
 use super::codec::{Bad, Codec, Given};
 use super::model::ModelName;
@@ -77,14 +79,35 @@ pub(super) const TOOL_NAMES: Codec<Vec<String>> = Codec {
 };
 
 pub(super) const PERMISSION: Codec<PermissionMode> = Codec {
-    takes: "`ask` or `yolo`",
-    read: |given, _| given.one_of(&[("ask", PermissionMode::Ask), ("yolo", PermissionMode::Yolo)]),
+    takes: "`strict`, `ask`, `auto-safe` or `yolo`",
+    read: |given, _| {
+        given.one_of(&[
+            ("strict", PermissionMode::Strict),
+            ("ask", PermissionMode::Ask),
+            ("auto-safe", PermissionMode::AutoSafe),
+            ("yolo", PermissionMode::Yolo),
+        ])
+    },
     show: |mode| {
         word(match mode {
+            PermissionMode::Strict => "strict",
             PermissionMode::Ask => "ask",
+            PermissionMode::AutoSafe => "auto-safe",
             PermissionMode::Yolo => "yolo",
         })
     },
+};
+
+pub(super) const RULES: Codec<Vec<String>> = Codec {
+    takes: "a list of rules such as `bash(git status)`, `bash(cargo test *)`, `write_file(src/**)` or `edit_file`",
+    read: |given, _| {
+        let rules = given.list()?;
+        match rules.iter().map(|rule| Rule::parse(rule)).find_map(Result::err) {
+            Some(error) => Err(Bad::Because(error.to_string())),
+            None => Ok(rules),
+        }
+    },
+    show: |rules| Shown::List(rules.clone()),
 };
 
 pub(super) const DURABILITY: Codec<Durability> = Codec {
@@ -295,7 +318,7 @@ fn no_tool(name: &str) -> String {
 }
 
 /// The path seen from the folder, where there is one.
-fn rooted(path: PathBuf, folder: Option<&Path>) -> PathBuf {
+pub(super) fn rooted(path: PathBuf, folder: Option<&Path>) -> PathBuf {
     match folder {
         Some(folder) => {
             let joined = folder.join(&path);

@@ -18,8 +18,18 @@ use super::{Config, Origin};
 const PREFIX: &str = "PLAYHOUSE_";
 /// Names the user's file.
 pub(super) const FILE: &str = "PLAYHOUSE_CONFIG";
-/// Variables that begin like ours and are no settings: the marks of tools' processes, and what tests set.
-const OTHERS: [&str; 6] = [HOUSE_VAR, RUN_VAR, "PLAYHOUSE_FAIL", "PLAYHOUSE_SEED", "PLAYHOUSE_RUNS", "PLAYHOUSE_BLOW"];
+/// Variables that begin like ours and are no settings: the marks of tools' processes, where to log,
+/// what hooks are told, and what tests set.
+const OTHERS: [&str; 8] = [
+    HOUSE_VAR,
+    RUN_VAR,
+    "PLAYHOUSE_LOG",
+    "PLAYHOUSE_PROJECT_DIR",
+    "PLAYHOUSE_FAIL",
+    "PLAYHOUSE_SEED",
+    "PLAYHOUSE_RUNS",
+    "PLAYHOUSE_BLOW",
+];
 
 /// The variables of a process. Their values may be secrets: nothing prints them.
 #[derive(Clone, Default, PartialEq, Eq)]

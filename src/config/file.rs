@@ -10,6 +10,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use super::codec::Given;
 use super::expand::{Reading, expand};
+use super::hooks;
 use super::keys::{ByProject, Key, keys};
 use super::layers::put;
 use super::nearest::nearest;
@@ -152,6 +153,19 @@ impl Laying<'_> {
             if let Some(key) = keys().iter().find(is_this) {
                 let at = if item.is_value() { self.source.at(item.span()) } else { at };
                 self.value(key, item, at);
+                continue;
+            }
+            if section.is_none() && name == hooks::SECTION {
+                match (self.whose, item.as_table_like()) {
+                    // A command that a project names would run because its folder was entered.
+                    (Whose::Project, _) => {
+                        self.problems.push(Problem::SectionByProject { at, section: hooks::SECTION });
+                    }
+                    (Whose::User(_), Some(inner)) => self.hooks(inner),
+                    (Whose::User(_), None) => {
+                        self.problems.push(Problem::NotASection { at, section: name.to_owned() });
+                    }
+                }
                 continue;
             }
             if let (None, Some(open)) = (section, OpenSection::named(name)) {

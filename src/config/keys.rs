@@ -213,6 +213,7 @@ mod tests {
                 ("model", _) => "openai/x".to_owned(),
                 (name, _) if name.ends_with("base_url") => "http://x".to_owned(),
                 ("tools", _) => "bash".to_owned(),
+                (name, _) if name.starts_with("permissions.") => "bash(ls)".to_owned(),
                 (_, serde_json::Value::Null) => "1".to_owned(),
                 (_, serde_json::Value::String(text)) => text,
                 (_, other) => other.to_string(),

@@ -52,6 +52,27 @@ impl Sources {
         candidate.map_or(Ok(None), |candidate| file::read(&candidate))
     }
 
+    /// Where the user's file is, or would be; `None` without a home.
+    pub fn user_path(&self) -> Option<PathBuf> {
+        let candidate = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        candidate.map(|candidate| match candidate {
+            Candidate::Named(path) | Candidate::Usual(path) => path,
+        })
+    }
+
+    /// Where the user says what tools may do: the folder of the usual file, and the file that is read in its place.
+    pub fn rules_of_tools(&self) -> Vec<PathBuf> {
+        let own = self.platform.config_file(&self.variables).map(Candidate::Usual);
+        let used = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        let place = |candidate: Candidate| match candidate {
+            Candidate::Named(path) if path.is_file() => Some(path),
+            // A pipe or `/dev/null` says nothing that could be changed.
+            Candidate::Named(_) => None,
+            Candidate::Usual(path) => path.parent().map(Path::to_owned),
+        };
+        [own, used].into_iter().flatten().filter_map(place).collect()
+    }
+
     /// The nearest project's file, unless it is the user's.
     fn project_file(&self, user: Option<&Source>) -> Result<Option<Source>, Problem> {
         let Some(start) = &self.project else { return Ok(None) };
@@ -75,6 +96,7 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
     let Sources { variables, folder, .. } = sources;
     config.data_dir.value = sources.platform.data_dir(variables);
     borrow_places(&mut config, variables, &mut problems);
+    config.confinement.hidden = sources.rules_of_tools();
     let user = noted(sources.user_file(), &mut problems);
     if let Some(source) = &user {
         file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);

@@ -30,12 +30,21 @@ pub(super) fn fewer(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>
     if granted.len() == all { Narrowed::Granted(granted) } else { Narrowed::Less(Some(granted)) }
 }
 
-/// Asking may be turned on.
-pub(super) fn stricter(_: &PermissionMode, wanted: PermissionMode) -> Narrowed<PermissionMode> {
+/// More may be asked about.
+pub(super) fn stricter(now: &PermissionMode, wanted: PermissionMode) -> Narrowed<PermissionMode> {
     match wanted {
-        PermissionMode::Ask => Narrowed::Granted(PermissionMode::Ask),
         PermissionMode::Yolo => Narrowed::Refused("whether tools run without asking is the user's to say"),
+        PermissionMode::Strict | PermissionMode::Ask | PermissionMode::AutoSafe if wanted <= *now => {
+            Narrowed::Granted(wanted)
+        }
+        PermissionMode::Strict | PermissionMode::Ask | PermissionMode::AutoSafe => Narrowed::Less(None),
     }
+}
+
+/// Rules that make it stricter may be added.
+pub(super) fn more(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>> {
+    let new = wanted.into_iter().filter(|rule| !now.contains(rule));
+    Narrowed::Granted(now.iter().cloned().chain(new.collect::<Vec<_>>()).collect())
 }
 
 /// Whose models a project's file may name when the user names none.

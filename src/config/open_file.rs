@@ -149,7 +149,7 @@ impl Laying<'_> {
     }
 
     /// Reads a value, or notes why it cannot be.
-    fn read<T>(
+    pub(super) fn read<T>(
         &mut self,
         full: &str,
         item: &Item,
@@ -174,7 +174,7 @@ impl Laying<'_> {
         }
     }
 
-    fn unknown(&mut self, section: &str, name: &str, known: &[&'static str], at: Place) {
+    pub(super) fn unknown(&mut self, section: &str, name: &str, known: &[&'static str], at: Place) {
         let near = nearest(name, known.iter().map(|known| (*known, *known)));
         let full = format!("{section}.{}", name_in_toml(&cut(name)));
         // A slip in `max_tokens` is no secret.

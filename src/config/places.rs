@@ -28,7 +28,7 @@ impl Platform {
     }
 
     /// Where the user's file is when nobody says; `None` without a home.
-    fn config_file(self, variables: &Variables) -> Option<PathBuf> {
+    pub(super) fn config_file(self, variables: &Variables) -> Option<PathBuf> {
         Some(self.base(variables, "XDG_CONFIG_HOME", ".config")?.join("playhouse/config.toml"))
     }
 

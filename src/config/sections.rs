@@ -6,6 +6,8 @@ use std::time::Duration;
 use playhouse_protocol::{ExecutionLimits, RetryConfig};
 use playhouse_provider::{BreakerRules, ConnectionRules, Deadlines, ServiceOptions};
 
+use playhouse_tools::policy::{RuleError, Rules};
+
 use super::Setting;
 
 /// A service that only needs to be told where it is.
@@ -66,6 +68,31 @@ pub struct Bedrock {
 impl Default for Bedrock {
     fn default() -> Self {
         Self { base_url: Setting::default_of(None), region: Setting::default_of(None) }
+    }
+}
+
+/// `[permissions]`: rules on what tools may do, stronger than the mode.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Permissions {
+    /// What runs without a question.
+    pub allow: Setting<Vec<String>>,
+    /// What is asked about in any mode.
+    pub ask: Setting<Vec<String>>,
+    /// What never runs.
+    pub forbid: Setting<Vec<String>>,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        let none = || Setting::default_of(Vec::new());
+        Self { allow: none(), ask: none(), forbid: none() }
+    }
+}
+
+impl Permissions {
+    /// The rules as the house takes them. They were looked over when they were read.
+    pub fn rules(&self) -> Result<Rules, RuleError> {
+        Rules::parse(&self.allow.value, &self.ask.value, &self.forbid.value)
     }
 }
 

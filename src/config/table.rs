@@ -1,8 +1,9 @@
 //! The table of keys.
 
 use super::codecs;
+use super::confinement;
 use super::keys::{Bound, Key, Rule, key};
-use super::narrow::{fewer, lower, same_providers, stricter};
+use super::narrow::{fewer, lower, more, same_providers, stricter};
 
 /// A key that no project may set: its name, its field, what it takes, and what holds without a value.
 macro_rules! users {
@@ -66,9 +67,58 @@ pub(super) const KEYS: &[Key] = &[
             of: |config| &config.permission,
             of_mut: |config| &mut config.permission,
             codec: codecs::PERMISSION,
-            project: Rule::Narrows("only `ask`", stricter),
+            project: Rule::Narrows("only a stricter one", stricter),
         })
     },
+    Key {
+        name: "sandbox",
+        flags: &["--sandbox"],
+        ..key(&Bound {
+            of: |config| &config.sandbox,
+            of_mut: |config| &mut config.sandbox,
+            codec: confinement::SANDBOX,
+            project: Rule::Narrows("only a stricter one", confinement::stricter),
+        })
+    },
+    users!("sandbox_read", confinement.read, confinement::FOLDERS, ""),
+    users!("sandbox_write", confinement.write, confinement::FOLDERS, ""),
+    Key {
+        name: "sandbox_network",
+        ..key(&Bound {
+            of: |config| &config.confinement.network,
+            of_mut: |config| &mut config.confinement.network,
+            codec: confinement::NETWORK,
+            project: Rule::Narrows("only `denied`", confinement::less_network),
+        })
+    },
+    Key {
+        name: "sandbox_processes",
+        ..key(&Bound {
+            of: |config| &config.confinement.processes,
+            of_mut: |config| &mut config.confinement.processes,
+            codec: codecs::TIMES,
+            project: Rule::Narrows("only to lower it", confinement::lower),
+        })
+    },
+    Key {
+        name: "sandbox_memory_mb",
+        ..key(&Bound {
+            of: |config| &config.confinement.memory_mb,
+            of_mut: |config| &mut config.confinement.memory_mb,
+            codec: codecs::TIMES,
+            project: Rule::Narrows("only to lower it", confinement::lower),
+        })
+    },
+    Key {
+        name: "sandbox_file_mb",
+        ..key(&Bound {
+            of: |config| &config.confinement.file_mb,
+            of_mut: |config| &mut config.confinement.file_mb,
+            codec: codecs::TIMES,
+            project: Rule::Narrows("only to lower it", confinement::lower),
+        })
+    },
+    users!("tool_env", confinement.environment, confinement::NAMES, ""),
     Key { flags: &["--durability"], ..users!("durability", durability, codecs::DURABILITY, "") },
     Key {
         variable: Some("PLAYHOUSE_HOME"),
@@ -117,6 +167,25 @@ pub(super) const KEYS: &[Key] = &[
         })
     },
     users!("cache", cache, codecs::CACHE, ""),
+    users!("permissions.allow", permissions.allow, codecs::RULES, ""),
+    Key {
+        name: "permissions.ask",
+        ..key(&Bound {
+            of: |config| &config.permissions.ask,
+            of_mut: |config| &mut config.permissions.ask,
+            codec: codecs::RULES,
+            project: Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
+        })
+    },
+    Key {
+        name: "permissions.forbid",
+        ..key(&Bound {
+            of: |config| &config.permissions.forbid,
+            of_mut: |config| &mut config.permissions.forbid,
+            codec: codecs::RULES,
+            project: Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
+        })
+    },
     users!("openai.base_url", openai.base_url, codecs::BASE_URL, "`$OPENAI_BASE_URL`, or OpenAI's own"),
     users!("anthropic.base_url", anthropic.base_url, codecs::BASE_URL, "`$ANTHROPIC_BASE_URL`, or Anthropic's own"),
     users!(

@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use playhouse_agent::approvals::{APPROVALS, ApprovalsArgs, start};
 use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
-use playhouse_agent::{Backstage, Definition, Roster};
+use playhouse_agent::{Backstage, Definition, Roster, RuleBook};
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{Durability, NodeId};
+use playhouse_protocol::{Durability, NodeId, Secret};
 use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
@@ -21,10 +22,13 @@ use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
     SupervisorArgs, Tree, start_fn, unwinding,
 };
+use playhouse_tools::policy::Rules;
+use playhouse_tools::{Outputs, SandboxRules};
 use ractor::Actor;
+use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{House, Inner};
+use super::{House, Inner, environment_secrets};
 use crate::builder::plain;
 
 /// How many writers a house has: sessions are spread over them.
@@ -59,6 +63,8 @@ pub struct HouseBuilder {
     kinds: Vec<(String, KindFn)>,
     outside: Outside,
     recordings: Recordings,
+    rules: Rules,
+    book: Option<Arc<dyn RuleBook>>,
 }
 
 /// What is done with the exchanges with services.
@@ -112,9 +118,27 @@ impl HouseBuilder {
         self
     }
 
+    /// What the sandboxes of its agents' tools grant, and what is kept from tools beside the house's own folder.
+    pub fn sandbox(mut self, rules: SandboxRules) -> Self {
+        self.outside.sandbox = Arc::new(rules);
+        self
+    }
+
     /// Puts something between services and the network, or in its place.
     pub fn transport(mut self, wrap: impl Fn(HttpTransport) -> Arc<dyn Transport> + Send + Sync + 'static) -> Self {
         self.outside.wiring.wrap = Some(Arc::new(wrap));
+        self
+    }
+
+    /// Rules on what tools may do, for every agent of the house: stronger than an agent's mode.
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Where a yes for good is kept. Without one it holds for as long as the house stands.
+    pub fn rule_book(mut self, book: impl RuleBook + 'static) -> Self {
+        self.book = Some(Arc::new(book));
         self
     }
 
@@ -130,14 +154,26 @@ impl HouseBuilder {
         self
     }
 
+    /// Names a secret of the program's own: wherever a tool, a user or a hook shows it, `[secret:NAME]` is seen in its
+    /// place. Keys of models and variables whose names say so are known without it.
+    pub fn secret(self, name: impl Into<Arc<str>>, secret: Secret) -> Self {
+        self.outside.wiring.vault.learn_all([(name, secret)]);
+        self
+    }
+
     /// Opens the house. Processes that a dead house left behind are killed first.
     pub async fn open(mut self) -> Result<House, OpenError> {
         unwinding()?;
+        self.outside.wiring.vault.learn_all(environment_secrets());
         let recorder = self.recordings.wire(&mut self.outside.wiring).await?;
         let files = match self.data_dir {
             None => None,
             Some(path) => Some(Arc::new(open_files(path).await?)),
         };
+        if let Some(files) = &files {
+            // Journals decide what an agent believes to have done.
+            Arc::make_mut(&mut self.outside.sandbox).hidden.push(files.data_dir().to_owned());
+        }
         let memory = Arc::new(MemoryStore::default());
         let store: Arc<dyn Store> = match &files {
             Some(files) => files.clone(),
@@ -157,11 +193,20 @@ impl HouseBuilder {
         let providers = Roster::new("providers", supervisors.clone());
         let stage = Roster::new("stage", supervisors);
         let journals = Reader::new(store.clone(), memory.clone());
-        let backstage = Arc::new(Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside));
+        let outputs = match files.clone() {
+            Some(files) => Outputs::beside_journals(move |session| files.output_folder(session)),
+            None => Outputs::default(),
+        };
+        let backstage = Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside);
+        let backstage = Arc::new(backstage.with_outputs(outputs));
+        backstage.rules.publish(self.rules);
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
+        let (changes, _) = watch::channel(0);
+        let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![
             sessions(&backstage, &store, &memory).into(),
+            approvals(&backstage, self.book, changes.clone()).into(),
             providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))).into(),
             stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))).into(),
         ];
@@ -180,6 +225,7 @@ impl HouseBuilder {
             plain,
             lives: DashMap::new(),
             recorder,
+            changes,
             closed: AtomicBool::new(false),
             _node: node_in_tree,
         });
@@ -261,6 +307,28 @@ fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<Mem
         args.children.push(spec.into());
     }
     Supervisor::child(args, Shutdown::Stop(WRITE_OUT))
+}
+
+fn approvals(
+    backstage: &Arc<Backstage>,
+    book: Option<Arc<dyn RuleBook>>,
+    changes: Arc<watch::Sender<u64>>,
+) -> ChildSpec {
+    let (agents, rules) = (backstage.agents.clone(), backstage.rules.clone());
+    let args = ApprovalsArgs { agents, rules, book, unwritten: Arc::default(), changes };
+    let inbox = backstage.approvals.clone();
+    inbox.expect(APPROVALS);
+    ChildSpec {
+        id: APPROVALS.into(),
+        kind: APPROVALS,
+        restart: Restart::Permanent,
+        budget: RestartBudget::default(),
+        shutdown: Shutdown::Drain(WRITE_OUT),
+        start: start_fn(move |above| {
+            let (args, inbox) = (args.clone(), inbox.clone());
+            async move { start(args, inbox, above).await.map_err(|error| error.to_string()) }
+        }),
+    }
 }
 
 /// An agent whose restarts are spent is parked: its id says so, and so does its journal.

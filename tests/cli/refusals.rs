@@ -41,7 +41,7 @@ fn flags_that_cannot_be_are_refused() {
     let with = |flags: &[&str]| desk.run(&[&["run", "a", "--script", &script], flags].concat());
     with(&["--tools", "bahs"]).refused(&["`bahs`", "did you mean `bash`?"]);
     with(&["--tools", ""]).refused(&["--tools", "none"]);
-    with(&["--permission", "maybe"]).refused(&["'maybe'", "ask, yolo"]);
+    with(&["--permission", "maybe"]).refused(&["'maybe'", "strict, ask, auto-safe, yolo"]);
     with(&["--durability", "some"]).refused(&["'some'", "flush, os, none"]);
     with(&["--max-turns", "0"]).refused(&["--max-turns"]);
     with(&["--max-turns", "many"]).refused(&["--max-turns"]);

@@ -55,12 +55,12 @@ fn an_interrupt_leaves_no_process_behind() {
     let command = "echo $$ > pid; echo here; exec sleep 600";
     let turns = json!([{"tool_calls": [{"name": "bash", "arguments": {"command": command}}]}, {"text": "x"}]);
     let script = desk.script("s.json", turns);
-    let args = ["run", "a", "--script", &script, "--permission", "yolo", "--data-dir", "elsewhere"];
+    let args = ["run", "a", "--script", &script, "--permission", "yolo", "--data-dir", "../elsewhere"];
     let running = desk.start_until(&args, "ToolExecutionUpdate");
     running.signal(Signal::INT);
     let (code, _, err) = running.end();
     assert_eq!(code, Some(130));
-    assert!(err.contains("--data-dir elsewhere"), "the hint finds the session again: {err}");
+    assert!(err.contains("--data-dir ../elsewhere"), "the hint finds the session again: {err}");
     let pid = std::fs::read_to_string(desk.work().join("pid")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     assert!(rustix::process::test_kill_process(pid).is_err(), "it is gone");

@@ -27,6 +27,18 @@ impl Desk {
         perform(self.at_terminal(args), Some(at))
     }
 
+    /// As `on_terminal`, with this file as the user's own; someone types the answer when a question is on the screen.
+    pub fn on_terminal_answering(
+        &self,
+        args: &[&str],
+        config: &std::path::Path,
+        answer: &str,
+    ) -> (Option<i32>, String) {
+        let mut command = self.at_terminal(args);
+        command.env("PLAYHOUSE_CONFIG", config);
+        perform_typing(command, "N] ", answer.as_bytes())
+    }
+
     fn at_terminal(&self, args: &[&str]) -> Command {
         let mut line = "stty rows 40 cols 100; exec".to_owned();
         for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
@@ -45,7 +57,16 @@ impl Desk {
     }
 }
 
-fn perform(mut command: Command, interrupt_at: Option<&str>) -> (Option<i32>, String) {
+fn perform(command: Command, interrupt_at: Option<&str>) -> (Option<i32>, String) {
+    match interrupt_at {
+        Some(at) => perform_typing(command, at, &[INTERRUPT]),
+        None => perform_typing(command, "", &[]),
+    }
+}
+
+/// Types these keys once, when this is on the screen.
+fn perform_typing(mut command: Command, at: &str, typed: &[u8]) -> (Option<i32>, String) {
+    let interrupt_at = (!typed.is_empty()).then_some(at);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`script` is needed");
     let mut keys = child.stdin.take().unwrap();
     let mut terminal = child.stdout.take().unwrap();
@@ -64,7 +85,7 @@ fn perform(mut command: Command, interrupt_at: Option<&str>) -> (Option<i32>, St
         screen.extend(piece);
         if interrupt_at.is_some_and(|at| String::from_utf8_lossy(&screen).contains(at)) {
             interrupt_at = None;
-            keys.write_all(&[INTERRUPT]).unwrap();
+            keys.write_all(typed).unwrap();
         }
     }
     if begun.elapsed() >= DEADLINE {

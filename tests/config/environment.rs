@@ -55,7 +55,7 @@ fn bad_values_of_variables_are_named_with_what_is_expected() {
         ("PLAYHOUSE_LIMITS_MAX_TURNS", "many", " is \"many\": it takes a whole number from 1 to 4294967295, or `none`"),
         ("PLAYHOUSE_MAX_TOKENS", "1.5", " is \"1.5\": it takes a whole number from 1 to 4294967295"),
         ("PLAYHOUSE_TEMPERATURE", "NaN", " is \"NaN\": it takes a number from 0 to 2"),
-        ("PLAYHOUSE_PERMISSION", "YOLO", " is \"YOLO\": it takes `ask` or `yolo`"),
+        ("PLAYHOUSE_PERMISSION", "YOLO", " is \"YOLO\": it takes `strict`, `ask`, `auto-safe` or `yolo`"),
         ("PLAYHOUSE_SYSTEM", "any", ""),
         ("PLAYHOUSE_TOOLS", " , ", ": no tool is named: give names separated by commas, or none"),
         (
@@ -74,7 +74,7 @@ fn bad_values_of_variables_are_named_with_what_is_expected() {
     }
     let mut place = Place::new();
     place.set("PLAYHOUSE_PERMISSION", "é".repeat(10_000));
-    let told = format!("PLAYHOUSE_PERMISSION is \"{}: it takes `ask` or `yolo`", "é".repeat(79));
+    let told = format!("PLAYHOUSE_PERMISSION is \"{}: it takes `strict`, `ask`, `auto-safe` or `yolo`", "é".repeat(79));
     place.run(&["config", "show"]).refused(&[&told]);
 }
 
@@ -116,6 +116,9 @@ fn the_program_can_be_a_tool_of_itself() {
     let command = format!("{} config show --json | head -3", env!("CARGO_BIN_EXE_playhouse"));
     let call = json!({"name": "bash", "arguments": {"command": command}});
     let script = place.script(json!([{"tool_calls": [call]}, {"text": "done"}]));
+    // In the sandbox too, if it may read the program.
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_playhouse")).parent().unwrap();
+    place.user(format!("sandbox_read = ['{}']", program.display()));
     let done = place.run(&["run", "go", "--script", &script, "--permission", "yolo", "--json"]);
     let result: Vec<Value> = done.lines().into_iter().filter(|event| event["type"] == "ToolExecutionEnd").collect();
     assert_eq!((result.len(), &result[0]["is_error"]), (1, &json!(false)), "{result:?}");

@@ -64,7 +64,7 @@ fn what_a_variable_brings_is_judged_but_not_repeated() {
     place.set("PRIVATE", "canary");
     place.user("permission = '${PRIVATE}'");
     let path = place.user_file().display().to_string();
-    place
-        .run(&["config", "show"])
-        .refused(&[&format!("{path}:1:14: permission is '${{PRIVATE}}': it takes `ask` or `yolo`")]);
+    place.run(&["config", "show"]).refused(&[&format!(
+        "{path}:1:14: permission is '${{PRIVATE}}': it takes `strict`, `ask`, `auto-safe` or `yolo`"
+    )]);
 }

@@ -123,8 +123,8 @@ fn a_value_of_the_wrong_kind_is_named_with_what_is_expected() {
     let tools = "a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`";
     bad("tools", "\"bash\"", tools);
     bad("tools", "[\"bash\", 1]", tools);
-    bad("permission", "\"sometimes\"", "`ask` or `yolo`");
-    bad("permission", "false", "`ask` or `yolo`");
+    bad("permission", "\"sometimes\"", "`strict`, `ask`, `auto-safe` or `yolo`");
+    bad("permission", "false", "`strict`, `ask`, `auto-safe` or `yolo`");
     bad("durability", "\"Flush\"", "`flush`, `os` or `none`");
     bad("data_dir", "1", "a folder");
     bad("data_dir", "\"\"", "a folder");
@@ -151,7 +151,7 @@ fn a_value_of_the_wrong_kind_is_named_with_what_is_expected() {
     let long = format!("\"{}\"", "é".repeat(10_000));
     refused(
         &format!("permission = {long}"),
-        &[&format!("1:14: permission is \"{}…: it takes `ask` or `yolo`", "é".repeat(59))],
+        &[&format!("1:14: permission is \"{}…: it takes `strict`, `ask`, `auto-safe` or `yolo`", "é".repeat(59))],
     );
 }
 

@@ -28,9 +28,13 @@ fn what_is_the_users_to_say_is_refused_and_says_where_to_set_it() {
     }
     let expected = [
         "base_url",
+        "sandbox_read",
+        "sandbox_write",
+        "tool_env",
         "durability",
         "data_dir",
         "cache",
+        "permissions.allow",
         "openai.base_url",
         "anthropic.base_url",
         "azure.base_url",

@@ -17,6 +17,14 @@ fn what_is_shown_is_toml_with_its_origins_behind() {
 system = "two\nlines"  # project {work}/playhouse.toml:1
 tools = ["read_file", "list_files", "search", "edit_file", "write_file", "bash"]  # default
 permission = "ask"  # default
+sandbox = "auto"  # default
+sandbox_read = []  # default
+sandbox_write = []  # default
+sandbox_network = "denied"  # default
+sandbox_processes = 512  # default
+sandbox_memory_mb = 4096  # default
+sandbox_file_mb = 10240  # default
+tool_env = []  # default
 durability = "flush"  # default
 data_dir = "{home}/data/playhouse"  # default
 thinking = "off"  # default
@@ -24,6 +32,11 @@ thinking = "off"  # default
 temperature = 0.7  # environment PLAYHOUSE_TEMPERATURE
 tool_execution = "parallel"  # default
 cache = "auto"  # default
+
+[permissions]
+allow = []  # default
+ask = []  # default
+forbid = []  # default
 
 [openai]
 # base_url is not set: `$OPENAI_BASE_URL`, or OpenAI's own

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, healthy, lines, name_of, rest_of_run, saying, soon, wait_for};
-use playhouse::agent::machine::{Catalog, Durable, Journal, Machine, Setup, Vetting};
+use playhouse::agent::machine::{Authority, Catalog, Durable, Journal, Machine, Setup, Vetting};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::BlockStage;
 use playhouse::protocol::transcript::TranscriptError;
-use playhouse::protocol::{Entry, EntryBody, EntryId, LimitHit, SessionId, ToolCallId, ToolDefinition, TurnTrigger};
+use playhouse::protocol::{
+    Access, Entry, EntryBody, EntryId, LimitHit, SessionId, ToolCallId, ToolDefinition, TurnTrigger,
+};
 use playhouse::session::{FileStore, Store, Take};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -61,8 +63,12 @@ impl Stored {
                 Arc::new([])
             }
 
-            fn vet(&self, _: &SessionId, _: &ToolCallId, _: &str, _: &Value) -> Vetting {
+            fn vet(&self, _: Authority<'_>, _: &ToolCallId, _: &str, _: &Value) -> Vetting {
                 Vetting::Blocked { stage: BlockStage::Lookup, reason: String::new() }
+            }
+
+            fn access(&self, _: &str, _: &Value) -> Access {
+                Access::Free
             }
 
             fn summary(&self, _: &str, _: &Value, _: &Result<ToolResult, ToolError>) -> String {

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use playhouse::protocol::entry::QueuedInput;
-use playhouse::protocol::{Content, Entry, EntryBody, Outcome, Seq, ToolResult};
-use playhouse::session::scan::Scan;
+use playhouse::protocol::{Content, Entry, EntryBody, Outcome, Seq, SessionId, ToolResult};
+use playhouse::session::blob::NoBlobs;
+use playhouse::session::{DamageKind, Verification};
 
 use crate::model::Key;
 
@@ -54,9 +55,13 @@ impl Journals {
     pub fn read(data: &Path) -> Self {
         let mut all = Self::default();
         for path in journals(data) {
-            let scan = Scan::read(BufReader::new(File::open(&path).unwrap())).unwrap();
-            assert_eq!(scan.damage, [], "{}", path.display());
-            all.add(path.file_stem().unwrap().to_str().unwrap(), scan.entries);
+            let session = path.file_stem().unwrap().to_str().unwrap();
+            let file = BufReader::new(File::open(&path).unwrap());
+            let checked = Verification::read(&SessionId::new(session).unwrap(), file, &NoBlobs).unwrap();
+            let unusual = checked.notes.iter().find(|note| !matches!(note.kind, DamageKind::Torn { .. }));
+            assert_eq!(checked.broken.as_ref().or(unusual), None, "{}", path.display());
+            assert_eq!(checked.records(), checked.entries.len(), "{}", path.display());
+            all.add(session, checked.entries);
         }
         all
     }

@@ -91,7 +91,8 @@ impl Play {
     pub async fn new(prompt: &'static str, durability: &'static str, pause: Duration) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("note.txt"), NOTE).unwrap();
+        fs::create_dir(folder.path().join("work")).unwrap();
+        fs::write(folder.path().join("work/note.txt"), NOTE).unwrap();
         let name = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let model = Model::start(pause).await;
         Self { folder, model, durability, prompt, name, deaths: Vec::new(), events: Vec::new(), processes: 0 }
@@ -102,7 +103,7 @@ impl Play {
     }
 
     pub fn cwd(&self) -> PathBuf {
-        self.folder.path().to_owned()
+        self.folder.path().join("work")
     }
 
     pub fn deaths(&self) -> usize {
@@ -128,7 +129,7 @@ impl Play {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playhouse"));
         command.arg(verb).arg("--json").arg("--data-dir").arg(self.data()).current_dir(self.folder.path());
         command.env("OPENAI_API_KEY", "test").env("NO_PROXY", "127.0.0.1").env(MARK, &self.name);
-        command.env("PLAYHOUSE_CONFIG", "/dev/null");
+        command.env("PLAYHOUSE_CONFIG", "/dev/null").env("PLAYHOUSE_TOOL_ENV", MARK);
         match fail {
             Some((point, n)) => command.env("PLAYHOUSE_FAIL", format!("{point}:{n}")),
             None => command.env_remove("PLAYHOUSE_FAIL"),
@@ -297,7 +298,7 @@ impl Play {
 
     /// What the commands wrote.
     pub fn lines(&self) -> String {
-        fs::read_to_string(self.folder.path().join(LINES)).unwrap_or_default()
+        fs::read_to_string(self.cwd().join(LINES)).unwrap_or_default()
     }
 
     /// The processes of this play, whoever their parent is.

@@ -16,9 +16,21 @@ use crate::{failures, lineage, root};
 /// Compiles in what crash tests need.
 const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
 
+/// Lets the fuzzer's program be checked; it is linked by `cargo xtask fuzz` only.
+const ENGINE: &str = "--features=playhouse-fuzz/engine";
+
 /// Programs that tests start, with the Debian packages that have them.
-const TOOLS: [(&str, &str); 4] =
-    [("bash", "bash"), ("setsid", "util-linux"), ("mkfifo", "coreutils"), ("script", "bsdutils")];
+const TOOLS: [(&str, &str); 9] = [
+    ("bash", "bash"),
+    ("setsid", "util-linux"),
+    ("mkfifo", "coreutils"),
+    ("script", "bsdutils"),
+    ("bwrap", "bubblewrap"),
+    ("python3", "python3"),
+    ("perl", "perl"),
+    ("git", "git"),
+    ("strace", "strace"),
+];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out: the program and its rustup component.
 const COMPONENTS: [(&str, &str); 2] = [("cargo-fmt", "rustfmt"), ("cargo-clippy", "clippy")];
@@ -48,7 +60,10 @@ const STEPS: [Step; 9] = [
     Step { name: "failures", work: Work::Catalogue(failures::of) },
     Step { name: "lineage", work: Work::Catalogue(lineage::of) },
     cargo("build without features", &["check", "--locked", "--workspace"]),
-    cargo("clippy", &["clippy", "--locked", "--workspace", "--all-targets", FAIL_POINTS, "--", "--deny", "warnings"]),
+    cargo(
+        "clippy",
+        &["clippy", "--locked", "--workspace", "--all-targets", FAIL_POINTS, ENGINE, "--", "--deny", "warnings"],
+    ),
     // Tests run the examples as they are.
     cargo("examples", &["build", "--locked", "--workspace", "--examples", FAIL_POINTS]),
     cargo("tests", &["test", "--locked", "--workspace", "--lib", "--bins", "--tests", FAIL_POINTS]),

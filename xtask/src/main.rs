@@ -7,6 +7,7 @@ mod bench;
 mod catalogue;
 mod ci;
 mod failures;
+mod fuzz;
 mod lineage;
 mod rust;
 mod sources;
@@ -27,7 +28,9 @@ usage: cargo xtask COMMAND
               doc tests, documentation
   failures    lists docs/failures.md with its tests; fails when a row that is covered has none
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
-  bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute";
+  bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute
+  fuzz        looks for inputs that a target of fuzz/ cannot bear: `--seconds N` for each, or `--target NAME` for one;
+              `--target NAME --input FILE` plays one again";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -44,6 +47,14 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(&root(), Length::Full),
         ["bench", "--short"] => bench::run(&root(), Length::Short),
         ["bench", unknown, ..] => refuse(&format!("`bench` takes `--short` only, and was given `{unknown}`")),
+        ["fuzz", args @ ..] => match fuzz::Asked::read(args).and_then(|asked| fuzz::run(&root(), &asked)) {
+            Ok(code) => code,
+            Err(fuzz::Refusal::Usage(why)) => refuse(&why),
+            Err(broken @ fuzz::Refusal::Broken { .. }) => {
+                eprintln!("error: {broken}");
+                ExitCode::FAILURE
+            }
+        },
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::rust::{Token, test_names, tokens};
 
 /// Where sources are. Anything else, above all what is built, is not looked at.
-const FOLDERS: [&str; 6] = ["actors", "benches", "examples", "src", "tests", "xtask"];
+const FOLDERS: [&str; 7] = ["actors", "benches", "examples", "fuzz", "src", "tests", "xtask"];
 
 /// What a source file counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Part {
     fn of(path: &Path) -> Self {
         if path.starts_with("src/cli") {
             Self::CommandLine
-        } else if path.starts_with("xtask") {
+        } else if path.starts_with("xtask") || path.starts_with("fuzz") {
             Self::Tools
         } else {
             Self::Library

@@ -11,6 +11,7 @@ mod effects;
 mod life;
 mod msg;
 mod recovery;
+mod redaction;
 mod state;
 mod watch;
 mod work;
@@ -28,6 +29,7 @@ pub use state::State;
 
 use crate::machine::{Input, InputError};
 use life::keep_keys_out;
+use redaction::{clean_input, clean_verdict};
 use state::Stage;
 use watch::Watched;
 
@@ -118,6 +120,7 @@ impl State {
             AgentMsg::Commit(report) => self.commit_report(report),
             AgentMsg::HookDone { hook, verdict } => {
                 if self.work().hooks.remove(&hook).is_some() {
+                    let verdict = clean_verdict(&self.life.backstage.secrets(), verdict);
                     self.feed(Input::HookDone { hook, verdict });
                 }
             }
@@ -131,6 +134,7 @@ impl State {
             AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
             AgentMsg::ChildDue { call } => self.child_due(&call),
+            AgentMsg::AskAgain => self.ask_again(),
             AgentMsg::Crash => return Err("a crash was asked for".into()),
         }
         Ok(())
@@ -142,7 +146,7 @@ impl State {
                 if let Some(input_id) = input.id() {
                     self.work().replies.entry(input_id.clone()).or_default().push((reply, permit));
                 }
-                match input {
+                match clean_input(&self.life.backstage.secrets(), input) {
                     Input::Configure { input_id, settings } => self.configure(input_id, settings),
                     input => self.feed(input),
                 }

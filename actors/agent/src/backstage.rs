@@ -7,21 +7,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
-use playhouse_protocol::{ModelConfig, NodeId, SessionId};
+use playhouse_protocol::{ModelConfig, NodeId, Secrets, SessionId};
 use playhouse_provider::{
     Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, SetupError, StreamProvider, Wiring,
     connection_key, provider_for,
 };
 use playhouse_session::{Reader, WriterMsg, shard};
 use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
+use playhouse_tools::policy::LiveRules;
+use playhouse_tools::{Outputs, SandboxRules};
 use ractor::Actor;
 
 use crate::actor::AgentMsg;
+use crate::approvals::ApprovalsMsg;
 use crate::hub::Hub;
 use crate::machine::Now;
 use crate::roster::Roster;
 
-/// How the services outside are reached.
+/// How the services outside are reached, and what tools reach outside.
 #[derive(Clone, Default)]
 pub struct Outside {
     /// What lies between services and the network, deadlines and limits.
@@ -30,6 +33,8 @@ pub struct Outside {
     pub rules: ConnectionRules,
     /// Providers that the program brought, by name.
     pub providers: HashMap<String, Arc<dyn StreamProvider>>,
+    /// What the sandboxes of tools grant and keep from them.
+    pub sandbox: Arc<SandboxRules>,
 }
 
 impl Outside {
@@ -70,8 +75,14 @@ pub struct Backstage {
     pub providers: Roster,
     /// How services are reached.
     pub outside: Outside,
+    /// The inbox of questions.
+    pub approvals: Directory<ApprovalsMsg>,
+    /// The rules that hold for every agent.
+    pub rules: LiveRules,
     /// Reads journals for those who watch.
     pub journals: Reader,
+    /// Where long outputs of tools are kept.
+    pub outputs: Outputs,
     started: Instant,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
@@ -104,6 +115,8 @@ impl Backstage {
         Self {
             node,
             outside,
+            approvals: Directory::new(),
+            rules: LiveRules::default(),
             tree,
             hub: Hub::default(),
             agents: Directory::new(),
@@ -112,16 +125,36 @@ impl Backstage {
             connections: Directory::new(),
             providers,
             journals,
+            outputs: Outputs::default(),
             started: Instant::now(),
             leases: DashMap::new(),
             connections_so_far: AtomicU64::new(0),
         }
     }
 
+    /// Keeps long outputs of tools here; without it, among the machine's temporary files.
+    pub fn with_outputs(mut self, outputs: Outputs) -> Self {
+        self.outputs = outputs;
+        self
+    }
+
     /// The time as machines are told it.
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now { wall: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX), mono: self.started.elapsed() }
+    }
+
+    /// The secrets that are known now: taken out of what tools give and users say.
+    pub fn secrets(&self) -> Secrets {
+        self.outside.wiring.vault.secrets()
+    }
+
+    /// Learns a model's key.
+    pub fn learn_key(&self, model: &ModelConfig) {
+        if let Some(key) = &model.api_key {
+            let name = model.key_variable.as_deref().unwrap_or(&model.provider);
+            self.outside.wiring.vault.learn(name, key);
+        }
     }
 
     /// The address of a session's writer.
@@ -134,6 +167,7 @@ impl Backstage {
         self.agents.close();
         self.writers.close();
         self.connections.close();
+        self.approvals.close();
         self.providers.close();
     }
 
@@ -147,6 +181,7 @@ impl Backstage {
 
     /// Deletes a session that was kept in memory only.
     pub fn remove(&self, session: SessionId) {
+        self.forget_outputs(&session);
         if let Some(writer) = self.writers.get(&self.writer_of(&session)) {
             let (done, _) = ractor::concurrency::oneshot();
             let _ = writer.cast(WriterMsg::Remove { session, reply: done.into() });
@@ -155,9 +190,18 @@ impl Backstage {
 
     /// As [`Backstage::remove`], and waits until it is done.
     pub async fn removed(&self, session: SessionId) {
+        self.forget_outputs(&session);
         let Ok(writer) = self.writers.live(&self.writer_of(&session), None).await else { return };
         // A writer that dies meanwhile holds nothing of it; what it kept in memory goes with the house.
         let _ = ractor::call!(writer, |reply| WriterMsg::Remove { session, reply });
+    }
+
+    /// Removes the long outputs of a session that was kept in memory only; what is not removed here goes with the house.
+    fn forget_outputs(&self, session: &SessionId) {
+        if self.outputs.have_passing() {
+            let (outputs, session) = (self.outputs.clone(), session.clone());
+            tokio::task::spawn_blocking(move || outputs.forget(&session));
+        }
     }
 
     /// The address of the connection that serves a model, started if there is none.

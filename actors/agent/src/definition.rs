@@ -3,14 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use playhouse_protocol::{EffectClass, SessionId, ToolCallId, ToolDefinition, ToolError, ToolResult};
+use futures::future::BoxFuture;
+use playhouse_protocol::entry::BlockStage;
+use playhouse_protocol::{Access, EffectClass, Level, ToolCallId, ToolDefinition, ToolError, ToolResult};
 use playhouse_provider::StreamProvider;
+use playhouse_tools::policy::{Facts, Held, LiveRules};
 use playhouse_tools::{ToolSet, Vetted, summary};
 use serde_json::Value;
 
+use crate::hooks::command::Scene;
 use crate::hooks::{Approvals, Hooks};
 use crate::hub::Callback;
-use crate::machine::{Catalog, Vetting};
+use crate::machine::{Authority, Catalog, HookCall, HookPoint, HookSet, Verdict, Vetting};
+use crate::policy::{PermissionPolicy, PolicyRequest, strictest};
 use crate::sub_agent::SubAgentTool;
 
 /// An agent's code: tools, sub-agents, hooks, who answers questions, and a provider of its own if it has one.
@@ -24,6 +29,8 @@ pub struct Definition {
     pub hooks: Hooks,
     /// Who answers questions.
     pub approvals: Approvals,
+    /// Who has a say in what may run; the strictest counts.
+    pub policies: Vec<Arc<dyn PermissionPolicy>>,
     /// Who answers instead of the model's own service.
     pub provider_override: Option<Arc<dyn StreamProvider>>,
     /// What is called with each of its events.
@@ -41,6 +48,24 @@ impl Definition {
     /// The sub-agent of this name.
     pub fn sub_agent(&self, name: &str) -> Option<&Arc<SubAgentTool>> {
         self.sub_agents.iter().find(|sub| sub.name() == name)
+    }
+
+    /// The points at which its code is consulted.
+    pub(crate) fn points(&self) -> HookSet {
+        let points = self.hooks.set();
+        if self.policies.is_empty() { points } else { points.with(HookPoint::Policy) }
+    }
+
+    /// Consults its code. The future belongs to a task that the agent can end.
+    pub(crate) fn consult(&self, call: HookCall, scene: impl FnOnce() -> Scene) -> BoxFuture<'static, Verdict> {
+        match call {
+            HookCall::Policy { name, call, args, level, ours } => {
+                let request = PolicyRequest { tool_name: name, tool_call_id: call, args, level, ours };
+                let policies = self.policies.clone();
+                Box::pin(async move { Verdict::Judged(strictest(&policies, &request).await) })
+            }
+            call => self.hooks.run(call, scene),
+        }
     }
 
     /// The names of everything a model can call.
@@ -64,6 +89,7 @@ impl fmt::Debug for Definition {
 /// The machine's view of an agent's tools and sub-agents.
 pub(crate) struct Toolbox {
     tools: ToolSet,
+    rules: LiveRules,
     /// Absent for most agents.
     subs: Option<Box<Subs>>,
 }
@@ -75,16 +101,16 @@ struct Subs {
 }
 
 impl Toolbox {
-    pub fn new(definition: &Definition) -> Self {
+    pub fn new(definition: &Definition, rules: LiveRules) -> Self {
         let tools = definition.tools();
         if definition.sub_agents.is_empty() {
-            return Self { tools, subs: None };
+            return Self { tools, rules, subs: None };
         }
         let as_tools = definition.sub_agents.iter().map(|sub| sub.as_tool()).collect();
         // A sub-agent's schema is ours, so it compiles; a name used twice loses its second meaning.
         let as_tools = ToolSet::new(as_tools).unwrap_or_else(|_| ToolSet::empty());
         let definitions = tools.definitions().iter().chain(as_tools.definitions().iter()).cloned().collect();
-        Self { tools, subs: Some(Box::new(Subs { as_tools, definitions })) }
+        Self { tools, rules, subs: Some(Box::new(Subs { as_tools, definitions })) }
     }
 }
 
@@ -96,18 +122,34 @@ impl Catalog for Toolbox {
         }
     }
 
-    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
         let (vetted, is_child) = match self.subs.as_ref().filter(|subs| subs.as_tools.get(name).is_some()) {
             Some(subs) => (subs.as_tools.vet(name, args), true),
             None => (self.tools.vet(name, args), false),
         };
-        match vetted {
-            Vetted::Blocked { stage, reason } => Vetting::Blocked { stage, reason },
-            Vetted::Ready { ask, .. } if is_child => {
-                let effect = EffectClass::Child { session: crate::sub_agent::child_session(session, call) };
-                Vetting::Ready { effect, ask }
-            }
-            Vetted::Ready { effect, ask, .. } => Vetting::Ready { effect, ask },
+        let (effect, ask, level, subject) = match vetted {
+            Vetted::Blocked { stage, reason } => return Vetting::Blocked { stage, reason },
+            Vetted::Ready { effect, ask, level, subject, .. } => (effect, ask, level, subject),
+        };
+        if level == Level::Forbidden {
+            let reason = format!("`{name}` refuses these arguments: they could do great harm; do it in a safer way");
+            return Vetting::Blocked { stage: BlockStage::Safety, reason };
+        }
+        let effect = if is_child {
+            EffectClass::Child { session: crate::sub_agent::child_session(authority.session, call) }
+        } else {
+            effect
+        };
+        let facts = Facts { tool: name, level, subject: &subject, cwd: authority.cwd, wants: ask.as_deref() };
+        let held = Held { mode: authority.mode, grants: authority.grants, restrictions: authority.restrictions };
+        let ruling = self.rules.get().judge(&facts, &held);
+        Vetting::Ready { effect, level, ruling }
+    }
+
+    fn access(&self, name: &str, args: &Value) -> Access {
+        match self.subs.as_ref().filter(|subs| subs.as_tools.get(name).is_some()) {
+            Some(_) => Access::Free,
+            None => self.tools.access(name, args),
         }
     }
 

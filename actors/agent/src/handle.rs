@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::actor::{AgentMsg, AgentState, Life};
 use crate::follow::Follow;
 use crate::hub::{RING, Scope, Subscription};
-use crate::machine::{Input, InputError, RunReport};
+use crate::machine::{Input, InputError, PlanDecision, RunReport};
 use crate::run_stream::RunStream;
 
 /// Why an agent did not do what was asked.
@@ -225,6 +225,19 @@ impl AgentHandle {
                 }
             }
         }
+    }
+
+    /// Carries out planned changes, in the plan's order, and waits for the run that does; all of them for `None`.
+    pub async fn approve_plan(&self, changes: Option<Vec<u32>>) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        let decision = PlanDecision::Approve { changes };
+        self.run(Input::Plan { input_id: input_id.clone(), decision }, input_id).await
+    }
+
+    /// Drops planned changes and tells the model why; all of them for `None`.
+    pub async fn reject_plan(&self, changes: Option<Vec<u32>>, reason: impl Into<String>) -> Result<(), HandleError> {
+        let decision = PlanDecision::Reject { changes, reason: reason.into() };
+        self.tell(Input::Plan { input_id: new_input(), decision }).await
     }
 
     fn user(&self, text: &str) -> Arc<AgentMessage> {

@@ -2,23 +2,45 @@
 //!
 //! All of it is async and may take its time: it runs in tasks of its own, never in a handler. Every hook has a
 //! deadline and is cancelled by an abort. A hook that panics or does not answer says no.
+//!
+//! A hook is code, or a command outside that is told of an event in JSON; code is asked first.
+
+pub(crate) mod answer;
+pub(crate) mod command;
+pub(crate) mod commands;
+pub(crate) mod matcher;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use playhouse_protocol::{AgentMessage, History, PermissionDecision, PermissionId, ToolCallId, Usage};
+use playhouse_protocol::{AgentMessage, History, PermissionDecision, PermissionId, Question, ToolCallId, Usage};
 use serde_json::Value;
 
-use crate::machine::{FilterVerdict, HookCall, HookPoint, HookSet, RunReport, Verdict};
+use crate::machine::{FilterVerdict, HookPoint, HookSet, RunReport, SessionSource, SlowHooks};
+use commands::{CommandHook, Commands, HookEvent};
 
-/// What a hook that may forbid says.
+/// What a hook says of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Go on.
     Allow,
     /// Don't, and this is why.
     Deny(String),
+    /// Go on after a yes to this.
+    Ask(String),
+    /// Go on with these arguments. The call is looked over again with them: schema, permission.
+    Amend(Value),
+}
+
+/// What a hook says of a run that would stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It may.
+    Stop,
+    /// It goes on with this as a user's message; at most 8 times in a row.
+    GoOn(String),
 }
 
 type Hook<A, R> = Arc<dyn Fn(A) -> BoxFuture<'static, R> + Send + Sync>;
@@ -32,6 +54,30 @@ pub struct ToolCallInfo {
     pub call: ToolCallId,
     /// Its arguments.
     pub args: Arc<Value>,
+}
+
+/// What [`Hooks::after_tool_execution`] is told.
+#[derive(Clone, Debug)]
+pub struct ToolResultInfo {
+    /// The tool.
+    pub name: String,
+    /// The call.
+    pub call: ToolCallId,
+    /// The arguments it ran with.
+    pub args: Arc<Value>,
+    /// Its result, as the model gets it.
+    pub result: Arc<AgentMessage>,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+/// What [`Hooks::before_stop`] is told.
+#[derive(Clone, Debug)]
+pub struct StopInfo {
+    /// The conversation.
+    pub history: History,
+    /// How often in a row the run was not let stop.
+    pub refusals: u32,
 }
 
 /// What the hooks around a partial result are told.
@@ -53,11 +99,14 @@ pub struct Hooks {
     before_turn: Option<Hook<(History, u32), bool>>,
     after_turn: Option<Hook<(History, Usage), ()>>,
     before_tool_execution: Option<Hook<ToolCallInfo, Decision>>,
-    after_tool_execution: Option<Hook<(String, ToolCallId, bool), ()>>,
+    after_tool_execution: Option<Hook<ToolResultInfo, ()>>,
     before_tool_execution_update: Option<Hook<ToolUpdateInfo, bool>>,
     after_tool_execution_update: Option<Hook<ToolUpdateInfo, ()>>,
     on_error: Option<Hook<String, ()>>,
+    before_stop: Option<Hook<StopInfo, Ending>>,
+    session_start: Option<Hook<SessionSource, Option<String>>>,
     filters: Vec<Arc<dyn InputFilter>>,
+    commands: Commands,
 }
 
 /// Looks at what users say before a model sees it.
@@ -96,14 +145,18 @@ setters! {
     after_turn: (History, Usage) => ();
     /// Before a tool runs. A denial is the call's error result.
     before_tool_execution: ToolCallInfo => Decision;
-    /// After a tool ran: its name, the call, whether it failed.
-    after_tool_execution: (String, ToolCallId, bool) => ();
+    /// After a tool ran.
+    after_tool_execution: ToolResultInfo => ();
     /// Before a partial result is shown. `false` suppresses that event and nothing else.
     before_tool_execution_update: ToolUpdateInfo => bool;
     /// After a partial result was shown.
     after_tool_execution_update: ToolUpdateInfo => ();
     /// When the provider failed for good.
     on_error: String => ();
+    /// When a run would stop because the model is done. A crash of this hook ends the run as halted.
+    before_stop: StopInfo => Ending;
+    /// Before the first prompt of a session, new or folded from its journal: what is added to that prompt.
+    session_start: SessionSource => Option<String>;
 }
 
 impl Hooks {
@@ -118,92 +171,43 @@ impl Hooks {
         self
     }
 
+    /// Adds a command outside that is told of an event and may answer; see `docs/hooks.md`. Commands of one event run
+    /// side by side, after the code, and the strictest answer counts. Sub-agents' tools pass through them as well.
+    pub fn command(mut self, event: HookEvent, hook: CommandHook) -> Self {
+        self.commands.push(event, hook);
+        self
+    }
+
+    /// What a sub-agent has: its own hooks, and the commands of its parent. Never less.
+    pub(crate) fn beneath(mut self, parent: &Self) -> Self {
+        self.commands = self.commands.beneath(&parent.commands);
+        self
+    }
+
     /// The points that are set.
     pub fn set(&self) -> HookSet {
+        let commands = &self.commands;
         let points = [
             (HookPoint::BeforeLoop, self.before_loop.is_some()),
             (HookPoint::AfterLoop, self.after_loop.is_some()),
             (HookPoint::BeforeTurn, self.before_turn.is_some()),
             (HookPoint::AfterTurn, self.after_turn.is_some()),
-            (HookPoint::BeforeTool, self.before_tool_execution.is_some()),
-            (HookPoint::AfterTool, self.after_tool_execution.is_some()),
+            (HookPoint::BeforeTool, self.before_tool_execution.is_some() || commands.has(HookPoint::BeforeTool)),
+            (HookPoint::AfterTool, self.after_tool_execution.is_some() || commands.has(HookPoint::AfterTool)),
             (HookPoint::BeforeUpdate, self.before_tool_execution_update.is_some()),
             (HookPoint::AfterUpdate, self.after_tool_execution_update.is_some()),
             (HookPoint::OnError, self.on_error.is_some()),
-            (HookPoint::Filter, !self.filters.is_empty()),
+            (HookPoint::Filter, !self.filters.is_empty() || commands.has(HookPoint::Filter)),
+            (HookPoint::Stop, self.before_stop.is_some() || commands.has(HookPoint::Stop)),
+            (HookPoint::SessionStart, self.session_start.is_some() || commands.has(HookPoint::SessionStart)),
         ];
         points.into_iter().filter(|(_, set)| *set).fold(HookSet::default(), |all, (point, _)| all.with(point))
     }
 
-    /// Runs a hook. The future belongs to a task that the agent can end.
-    pub(crate) fn run(&self, call: HookCall) -> BoxFuture<'static, Verdict> {
-        match call {
-            HookCall::BeforeLoop { history, loop_index } => allowing(&self.before_loop, (history, loop_index)),
-            HookCall::AfterLoop { report } => following(&self.after_loop, report),
-            HookCall::BeforeTurn { history, turn_index } => allowing(&self.before_turn, (history, turn_index)),
-            HookCall::AfterTurn { history, usage } => following(&self.after_turn, (history, usage)),
-            HookCall::BeforeTool { name, call, args } => {
-                deciding(&self.before_tool_execution, ToolCallInfo { name, call, args })
-            }
-            HookCall::AfterTool { name, call, is_error } => {
-                following(&self.after_tool_execution, (name, call, is_error))
-            }
-            HookCall::BeforeUpdate { name, call, text } => {
-                allowing(&self.before_tool_execution_update, ToolUpdateInfo { name, call, text })
-            }
-            HookCall::AfterUpdate { name, call, text } => {
-                following(&self.after_tool_execution_update, ToolUpdateInfo { name, call, text })
-            }
-            HookCall::OnError { message } => following(&self.on_error, message),
-            HookCall::Filter { inputs } => {
-                let filters = self.filters.clone();
-                Box::pin(async move {
-                    let mut verdicts = Vec::new();
-                    for messages in inputs {
-                        verdicts.push(filtered(&filters, &messages).await);
-                    }
-                    Verdict::Filtered(verdicts)
-                })
-            }
-        }
+    /// The points that commands have a say in: they may take as long as code, and then as long as commands.
+    pub(crate) fn slow(&self) -> SlowHooks {
+        self.commands.slow()
     }
-}
-
-async fn filtered(filters: &[Arc<dyn InputFilter>], messages: &[Arc<AgentMessage>]) -> FilterVerdict {
-    let mut warnings: Vec<String> = Vec::new();
-    for filter in filters {
-        match filter.filter(messages).await {
-            FilterVerdict::Pass => {}
-            FilterVerdict::Warn(warning) => warnings.push(warning),
-            rejected @ FilterVerdict::Reject(_) => return rejected,
-        }
-    }
-    if warnings.is_empty() { FilterVerdict::Pass } else { FilterVerdict::Warn(warnings.join("\n")) }
-}
-
-fn allowing<A: Send + 'static>(hook: &Option<Hook<A, bool>>, args: A) -> BoxFuture<'static, Verdict> {
-    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
-    Box::pin(async move {
-        if hook(args).await { Verdict::Go } else { Verdict::Stop { reason: "the hook said no".to_owned() } }
-    })
-}
-
-fn deciding<A: Send + 'static>(hook: &Option<Hook<A, Decision>>, args: A) -> BoxFuture<'static, Verdict> {
-    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
-    Box::pin(async move {
-        match hook(args).await {
-            Decision::Allow => Verdict::Go,
-            Decision::Deny(reason) => Verdict::Stop { reason },
-        }
-    })
-}
-
-fn following<A: Send + 'static>(hook: &Option<Hook<A, ()>>, args: A) -> BoxFuture<'static, Verdict> {
-    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
-    Box::pin(async move {
-        hook(args).await;
-        Verdict::Go
-    })
 }
 
 impl fmt::Debug for Hooks {
@@ -223,8 +227,8 @@ pub struct PermissionRequest {
     pub tool_name: String,
     /// Its arguments.
     pub args: Arc<Value>,
-    /// What for.
-    pub reason: String,
+    /// What is asked, and for how long a yes can hold.
+    pub question: Question,
 }
 
 /// Who answers questions for permission.
@@ -235,6 +239,9 @@ pub enum Approvals {
     Nobody,
     /// Whoever watches the events and answers through the agent's handle.
     Watcher,
+    /// Whoever looks into the house's inbox, or answers through the agent's handle; a question waits as long as it takes,
+    /// and is asked again after a restart.
+    Inbox,
     /// This code.
     Code(Arc<dyn Fn(PermissionRequest) -> BoxFuture<'static, PermissionDecision> + Send + Sync>),
 }
@@ -255,6 +262,7 @@ impl fmt::Debug for Approvals {
         f.write_str(match self {
             Self::Nobody => "Nobody",
             Self::Watcher => "Watcher",
+            Self::Inbox => "Inbox",
             Self::Code(_) => "Code",
         })
     }

@@ -6,9 +6,10 @@
 //! [`run_stream`] and [`follow`] are how they watch. [`backstage`] and [`roster`] are what all agents of a house share.
 //!
 //! This crate starts no runtime, opens no file and speaks to no network: writers, connections and executors do, and
-//! they are actors of other crates.
+//! they are actors of other crates. The only processes it starts are the commands that users set as hooks.
 
 pub mod actor;
+pub mod approvals;
 pub mod backstage;
 pub mod definition;
 pub mod follow;
@@ -17,6 +18,7 @@ pub mod hooks;
 pub mod hub;
 pub mod keys;
 pub mod machine;
+pub mod policy;
 pub mod roster;
 pub mod run_stream;
 pub mod structured;
@@ -24,13 +26,20 @@ pub mod sub_agent;
 mod task;
 
 pub use actor::{AgentActor, AgentMsg, AgentState, Life};
+pub use approvals::{ApprovalsHandle, ApprovalsMsg, OpenQuestion, RuleBook};
 pub use backstage::Backstage;
 pub use definition::Definition;
 pub use follow::{EventsError, Follow, events_after};
 pub use handle::{Agent, AgentHandle, HandleError, new_input, new_session_id};
-pub use hooks::{Approvals, Decision, Hooks, InputFilter, PermissionRequest, ToolCallInfo, ToolUpdateInfo};
+pub use hooks::commands::{COMMAND_TIMEOUT, CommandHook, HookEvent};
+pub use hooks::matcher::{BadMatcher, Matcher};
+pub use hooks::{
+    Approvals, Decision, Ending, Hooks, InputFilter, PermissionRequest, StopInfo, ToolCallInfo, ToolResultInfo,
+    ToolUpdateInfo,
+};
 pub use hub::{Callback, Hub, Scope, Subscription, Topic};
-pub use machine::{FilterVerdict, InputError, RunReport};
+pub use machine::{FilterVerdict, InputError, PlanDecision, RunReport, SessionSource};
+pub use policy::{PermissionPolicy, PolicyRequest};
 pub use roster::Roster;
 pub use run_stream::{AgentOutput, RunStream};
 pub use structured::StructuredError;

@@ -114,6 +114,7 @@ impl SubAgentTool {
             messages: Vec::new(),
             queued: Vec::new(),
             seen: Vec::new(),
+            plan: Vec::new(),
         }
     }
 }

@@ -152,15 +152,38 @@ impl ToolExecutionStrategy {
     }
 }
 
-/// Whether tools that can do harm need a yes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Which tool calls need a yes, where no rule speaks of them; see [`PermissionMode::stance`]. Without anyone to ask,
+/// what needs a yes is denied. The strictest comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionMode {
-    /// They ask; without anyone to ask they are denied.
+    /// All that do anything, reading included; what is dangerous is refused.
+    Strict,
+    /// All that change something.
     #[default]
     Ask,
-    /// They run.
+    /// All that do more than write files beneath the working directory.
+    AutoSafe,
+    /// None.
     Yolo,
+}
+
+/// Whether an agent acts or plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Its tools run.
+    #[default]
+    Act,
+    /// Tools that change something are queued until someone approves of the plan.
+    Plan,
+}
+
+impl Mode {
+    /// Whether this is the default.
+    pub fn is_act(&self) -> bool {
+        *self == Self::Act
+    }
 }
 
 /// Prompt-caching hints for providers that take them.

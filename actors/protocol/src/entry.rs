@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::call::{ProviderError, ResponseFormat};
-use crate::config::{CacheConfig, ExecutionLimits, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy};
+use crate::config::{
+    CacheConfig, ExecutionLimits, Mode, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy,
+};
 use crate::ids::{AgentId, CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
 use crate::model::{ModelConfig, ThinkingLevel};
-use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+use crate::permission::{Answer, Passage, Question, Restrictions};
+use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
+use crate::sandbox::SandboxMode;
 use crate::tool::{EffectClass, ToolResult};
 use crate::usage::Usage;
 
@@ -82,6 +87,18 @@ pub struct Settings {
     /// Whether tools ask.
     #[serde(default)]
     pub permission: PermissionMode,
+    /// Rules that hold from the session's start, given to the agent that started it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// What is asked about or forbidden in this session, whatever holds elsewhere.
+    #[serde(default, skip_serializing_if = "Restrictions::is_empty")]
+    pub restrictions: Restrictions,
+    /// Whether it acts or plans.
+    #[serde(default, skip_serializing_if = "Mode::is_act")]
+    pub mode: Mode,
+    /// What their processes are kept in.
+    #[serde(default)]
+    pub sandbox: SandboxMode,
     /// Caps on a run.
     #[serde(default)]
     pub limits: ExecutionLimits,
@@ -165,6 +182,20 @@ pub struct Opened {
     /// Inputs that the session before it took, so that one repeated late is not taken again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<InputId>,
+    /// The plan of the session before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<PlannedChange>,
+}
+
+/// A call that waits for the plan's approval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedChange {
+    /// Its number in the session's plan, from 1.
+    pub change: u32,
+    /// The tool.
+    pub tool_name: String,
+    /// Its arguments.
+    pub args: Arc<Value>,
 }
 
 /// Where an input goes.
@@ -300,8 +331,9 @@ pub enum EntryBody {
         permission_id: PermissionId,
         /// The call.
         tool_call_id: ToolCallId,
-        /// What for.
-        reason: String,
+        /// What is asked.
+        #[serde(flatten)]
+        question: Box<Question>,
     },
     /// The question was answered.
     PermissionResolved {
@@ -310,7 +342,8 @@ pub enum EntryBody {
         /// The call.
         tool_call_id: ToolCallId,
         /// The answer.
-        decision: PermissionDecision,
+        #[serde(flatten)]
+        answer: Box<Answer>,
     },
     /// A tool is about to start.
     ToolStarted {
@@ -318,6 +351,32 @@ pub enum EntryBody {
         tool_call_id: ToolCallId,
         /// What a crash from here on means.
         effect: EffectClass,
+        /// How it came to be allowed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passage: Option<Box<Passage>>,
+    },
+    /// A call was put into the plan instead of being run.
+    ToolQueued {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The change's number in the session's plan, from 1.
+        change: u32,
+    },
+    /// Planned changes were approved; a run carries them out.
+    PlanApproved {
+        /// The sender's id for it.
+        input_id: InputId,
+        /// Which.
+        changes: Vec<u32>,
+    },
+    /// Planned changes were rejected.
+    PlanRejected {
+        /// The sender's id for it.
+        input_id: InputId,
+        /// Which.
+        changes: Vec<u32>,
+        /// What the model is told of it.
+        message: Arc<AgentMessage>,
     },
     /// A tool gave its result.
     ToolEnded {
@@ -339,6 +398,30 @@ pub enum EntryBody {
     ToolAnswered {
         /// The call.
         tool_call_id: ToolCallId,
+        /// What a hook adds to the result for the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<Box<str>>,
+    },
+    /// `before_tool_execution` has spoken, and the call is not started yet: it changed the arguments, or wants a yes.
+    ToolHooked {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The arguments from here on. The call is looked over again with them, from the start.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        args: Option<Arc<Value>>,
+        /// What to ask before it runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ask: Option<Box<str>>,
+    },
+    /// A hook ends the run: no further tool starts, and no further turn.
+    HaltAsked {
+        /// Why.
+        reason: String,
+    },
+    /// A hook did not let the run stop: it goes on with the reason as a user's message.
+    StopRefused {
+        /// What the model is told.
+        reason: String,
     },
     /// A call was refused before it ran.
     ToolBlocked {
@@ -418,6 +501,14 @@ pub enum BlockStage {
     Lookup,
     /// Its arguments did not parse or don't fit the schema.
     Schema,
+    /// The response had too many calls, or too many before it failed.
+    Limit,
+    /// It changes something, and this agent only plans.
+    Plan,
+    /// The policy forbids it.
+    Policy,
+    /// It is too dangerous to run at all.
+    Safety,
     /// Nobody said yes.
     Approval,
     /// A hook said no.
@@ -434,7 +525,8 @@ impl EntryBody {
             | Self::Requested { .. }
             | Self::AttemptFailed { .. }
             | Self::PermissionAsked { .. }
-            | Self::ToolAnswered { .. }
+            | Self::ToolAnswered { note: None, .. }
+            | Self::StopRefused { .. }
             | Self::LoopClosed
             | Self::Recovered { .. }
             | Self::ToolStarted { effect: EffectClass::Read, .. } => Class::P,
@@ -447,8 +539,14 @@ impl EntryBody {
             | Self::PermissionResolved { .. }
             | Self::ToolStarted { .. }
             | Self::ToolEnded { .. }
+            | Self::ToolAnswered { note: Some(_), .. }
+            | Self::ToolHooked { .. }
+            | Self::HaltAsked { .. }
             | Self::ToolBlocked { .. }
             | Self::ToolSkipped { .. }
+            | Self::ToolQueued { .. }
+            | Self::PlanApproved { .. }
+            | Self::PlanRejected { .. }
             | Self::TurnEnded { .. }
             | Self::AbortAsked { .. }
             | Self::LoopEnded { .. }

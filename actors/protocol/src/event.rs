@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{ProviderError, StreamDelta};
+use crate::config::Mode;
 use crate::entry::BlockStage;
 use crate::ids::{AgentId, EventId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
+use crate::permission::{Passage, Question};
 use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
 use crate::tool::ToolResult;
 use crate::usage::Usage;
@@ -104,6 +106,9 @@ pub enum AgentEvent {
         tool_name: String,
         /// Its arguments.
         args: Value,
+        /// How it came to be allowed; `None` for a call that is answered without being run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        passage: Option<Passage>,
     },
     /// A tool shows a partial result.
     ToolExecutionUpdate {
@@ -151,6 +156,29 @@ pub enum AgentEvent {
         /// Why.
         reason: String,
     },
+    /// The agent acts from now on, or plans.
+    ModeChanged {
+        /// Which.
+        mode: Mode,
+    },
+    /// A call was put into the plan instead of being run.
+    PlanChangeQueued {
+        /// The call.
+        tool_call_id: ToolCallId,
+        /// The tool.
+        tool_name: String,
+        /// Its arguments.
+        args: Value,
+        /// Its number in the session's plan, from 1.
+        change: u32,
+    },
+    /// Planned changes were approved or rejected.
+    PlanResolved {
+        /// Those that a run now carries out.
+        approved: Vec<u32>,
+        /// Those that are off.
+        rejected: Vec<u32>,
+    },
     /// An input filter rejected an input.
     InputRejected {
         /// The input.
@@ -168,8 +196,9 @@ pub enum AgentEvent {
         tool_name: String,
         /// Its arguments.
         args: Value,
-        /// What for.
-        reason: String,
+        /// What is asked.
+        #[serde(flatten)]
+        question: Question,
     },
     /// The question was answered.
     PermissionResolved {
@@ -246,6 +275,9 @@ impl AgentEvent {
             | Self::TurnEnd { .. }
             | Self::PermissionRequired { .. }
             | Self::PermissionResolved { .. }
+            | Self::ModeChanged { .. }
+            | Self::PlanChangeQueued { .. }
+            | Self::PlanResolved { .. }
             | Self::InputRejected { .. }
             | Self::AgentRestarted { .. }
             | Self::Error { .. }

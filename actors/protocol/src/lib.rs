@@ -1,11 +1,12 @@
 //! Every type and message that crosses a Playhouse mailbox.
 //!
 //! Pure: no tokio, no I/O, no clock, no randomness. Everything here can be serialised, except the
-//! three handles a running tool or call needs ([`Cancel`], [`Credit`], [`ToolContext`]).
+//! three handles a running tool or call needs ([`Cancel`], [`Credit`], [`ToolContext`]) and what must not be seen
+//! ([`Secret`], [`Secrets`], [`Vault`]).
 //!
 //! The rooms: [`ids`] names things, [`message`] is the conversation, [`event`] is what observers see,
 //! [`entry`] is what the journal holds, [`call`] and [`tool`] are the talk with providers and tools,
-//! [`config`] and [`model`] say how an agent is to behave.
+//! [`config`] and [`model`] say how an agent is to behave, [`secrets`] and [`mask`] keep secrets out of texts.
 
 pub mod call;
 pub mod cancel;
@@ -15,11 +16,15 @@ pub mod config;
 pub mod entry;
 pub mod event;
 pub mod ids;
+pub mod mask;
 pub mod message;
 pub mod model;
+pub mod permission;
 pub mod price;
 pub mod run;
+pub mod sandbox;
 pub mod secret;
+pub mod secrets;
 pub mod tool;
 pub mod transcript;
 pub mod usage;
@@ -29,8 +34,8 @@ pub use cancel::{Cancel, Credit};
 pub use commit::{Batch, CommitReport};
 pub use compat::OpenAiCompat;
 pub use config::{
-    CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, PermissionMode, QueueMode,
-    RetryConfig, ToolExecutionStrategy,
+    CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,
+    QueueMode, RetryConfig, ToolExecutionStrategy,
 };
 pub use entry::{Class, Durability, Entry, EntryBody, Opened};
 pub use event::{AgentEvent, Event};
@@ -38,10 +43,14 @@ pub use ids::{
     AgentId, CallId, EntryId, EventId, InputId, LoopId, MessageId, NodeId, PermissionId, Seq, SessionId, ToolCallId,
     TurnId,
 };
+pub use mask::mask_patterns;
 pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
 pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
+pub use permission::{Access, Answer, GrantScope, Level, Passage, Question, Restrictions, Ruling, Stance, Subject};
 pub use price::{Cost, Prices};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+pub use sandbox::SandboxMode;
 pub use secret::Secret;
+pub use secrets::{Redactor, Secrets, Vault};
 pub use tool::{EffectClass, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult};
 pub use usage::Usage;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::LimitHit;
 use crate::ids::EntryId;
 use crate::model::{ApiProtocol, ThinkingLevel};
+use crate::permission::GrantScope;
 
 /// How a run relates to the ones before it. Tags are RFC 3339 UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,11 @@ pub enum ContinuationKind {
     },
     /// Goes on after a compaction.
     Compaction,
+    /// Carries out changes that were planned and approved.
+    Plan {
+        /// Their numbers, in order.
+        changes: Vec<u32>,
+    },
 }
 
 /// What caused a turn.
@@ -82,13 +88,29 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PermissionDecision {
-    /// Do it.
+    /// Do it, this once.
     Allow,
+    /// Do it, and what is like it in this session.
+    AllowSession,
+    /// Do it, and what is like it from now on.
+    AllowAlways,
     /// Don't; the model is told why.
     Deny {
         /// Why.
         reason: String,
     },
+}
+
+impl PermissionDecision {
+    /// How long a yes holds; `None` for a no.
+    pub fn scope(&self) -> Option<GrantScope> {
+        match self {
+            Self::Allow => Some(GrantScope::Once),
+            Self::AllowSession => Some(GrantScope::Session),
+            Self::AllowAlways => Some(GrantScope::Always),
+            Self::Deny { .. } => None,
+        }
+    }
 }
 
 /// What a run was configured with, for its record.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use playhouse_protocol::{ProviderError, Secret};
+use playhouse_protocol::{ProviderError, Secret, Vault};
 use serde::Deserialize;
 
 use self::chain::Chain;
@@ -166,6 +166,8 @@ pub(crate) struct AwsCredentials {
     failed: AtomicU64,
     /// Secrets that were in use, the newest last.
     secrets: Mutex<Vec<Secret>>,
+    /// Learns them.
+    vault: Vault,
 }
 
 /// What the last search found.
@@ -179,8 +181,14 @@ struct Held {
 impl AwsCredentials {
     pub(crate) fn new(environment: Environment, scope: Scope, clock: Clock) -> Self {
         let chain = Chain::new(environment, scope.region.clone(), clock.clone());
-        let (held, failed, secrets) = Default::default();
-        Self { chain, scope, clock, held, failed, secrets }
+        let (held, failed, secrets, vault) = Default::default();
+        Self { chain, scope, clock, held, failed, secrets, vault }
+    }
+
+    /// With a vault that learns what the chain finds.
+    pub(crate) fn telling(mut self, vault: &Vault) -> Self {
+        self.vault = vault.clone();
+        self
     }
 
     async fn keys(&self) -> Result<Keys, ProviderError> {
@@ -214,6 +222,10 @@ impl AwsCredentials {
     }
 
     fn remember(&self, keys: &Keys) {
+        self.vault.learn("AWS_SECRET_ACCESS_KEY", &keys.secret);
+        if let Some(token) = &keys.session_token {
+            self.vault.learn("AWS_SESSION_TOKEN", token);
+        }
         let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
         for secret in std::iter::once(&keys.secret).chain(&keys.session_token) {
             if !secrets.contains(secret) {

@@ -79,7 +79,7 @@ fn connect_in(
         }
         (None, Some(region)) => {
             let scope = Scope { region, service: "bedrock" };
-            Arc::new(AwsCredentials::new(environment, scope, clock.clone()))
+            Arc::new(AwsCredentials::new(environment, scope, clock.clone()).telling(&wiring.vault))
         }
         (None, None) => return Err(no_region(model)),
     };

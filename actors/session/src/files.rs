@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::blob;
 use crate::blob_files::{self, Blobs};
+use crate::chain::ChainHash;
 use crate::disk::{Disk, write_batch};
 use crate::fail::DefaultDisk;
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
@@ -25,6 +26,7 @@ use crate::listing;
 use crate::ownership::{Claim, Holder, Owners, read_record};
 use crate::record::{self, Form};
 use crate::recovery;
+use crate::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
 
@@ -110,6 +112,14 @@ impl FileStore {
         self.owners.node()
     }
 
+    /// The sessions that have a journal, by name.
+    pub fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        let mut all: Vec<SessionId> =
+            listing::journals(&self.sessions)?.into_iter().map(|(session, _)| session).collect();
+        all.sort();
+        Ok(all)
+    }
+
     /// The data directory.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
@@ -140,7 +150,13 @@ impl FileStore {
         lock(&self.descriptors).len()
     }
 
-    fn paths(&self, session: &SessionId) -> Paths {
+    /// The folder for long outputs of a session's tools. It is whoever writes them who makes it; it is removed with the
+    /// session.
+    pub fn output_folder(&self, session: &SessionId) -> PathBuf {
+        self.paths(session).output()
+    }
+
+    pub(crate) fn paths(&self, session: &SessionId) -> Paths {
         Paths::of(&self.sessions, session)
     }
 
@@ -179,7 +195,7 @@ impl FileStore {
             *slot = Some(Journal::empty(paths, epoch, Presence::Claimed));
             return Ok(Loaded { entries: Vec::new(), epoch, damage: Vec::new() });
         };
-        let scan = recovery::read(&paths, &file)?;
+        let scan = recovery::read(&paths, &file, Check::Lines)?;
         if scan.epoch > epoch {
             let higher = scan.epoch.saturating_add(1);
             self.owners.raise(session, &paths.owner, epoch, higher)?;
@@ -188,6 +204,7 @@ impl FileStore {
         let kept_aside = recovery::cut_tail(&paths, &file, &scan)?;
         let mut journal = Journal::empty(paths.clone(), epoch, Presence::File);
         journal.next_seq = scan.last_seq.saturating_add(1);
+        journal.head = scan.head();
         journal.len = scan.good_end;
         journal.unflushed = scan.good_end > 0;
         journal.blobs = Blobs::found(&paths.blobs)?;
@@ -207,7 +224,7 @@ impl FileStore {
         folder::check_if_there(&paths.blobs)?;
         let file = folder::open_to_read(&paths.journal)?;
         let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
-        let scan = recovery::read(&paths, &file)?;
+        let scan = recovery::read(&paths, &file, Check::Lines)?;
         // What a live owner is writing right now is no damage.
         let tail = match self.holder(session)? {
             Some(_) => None,
@@ -275,9 +292,10 @@ impl FileStore {
         }
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         buffers.lines.clear();
+        let mut head = journal.head;
         let written = fresh
             .iter()
-            .try_for_each(|(entry, seq)| self.encode(session, journal, (*seq, entry), &mut buffers))
+            .try_for_each(|(entry, seq)| self.encode(session, journal, &mut head, (*seq, entry), &mut buffers))
             .and_then(|()| match sync {
                 Sync::Kernel => Ok(()),
                 Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
@@ -301,27 +319,30 @@ impl FileStore {
         self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
         journal.len = len;
         journal.next_seq = next;
+        journal.head = head;
         for (entry, seq) in fresh {
             journal.recent.push(entry.id.clone(), seq);
         }
         Ok(seqs)
     }
 
-    /// Adds the line for an entry. Its long strings are written to their files, one entry's at a time.
+    /// Adds the line for an entry, which follows the record whose hash is `head`. Its long strings are written to their files, one entry's at a time.
     fn encode(
         &self,
         session: &SessionId,
         journal: &mut Journal,
+        head: &mut ChainHash,
         (seq, entry): (Seq, &Entry),
         Buffers { json, lines }: &mut Buffers,
     ) -> Result<(), StoreError> {
         json.clear();
         record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
         let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
-        match blob::extract(json, put)? {
-            None => record::seal(seq, journal.epoch, Form::Plain, json, lines),
-            Some(json) => record::seal(seq, journal.epoch, Form::WithBlobs, json.as_bytes(), lines),
-        }
+        let place = (seq, journal.epoch);
+        *head = match blob::extract(json, put)? {
+            None => record::seal(head, place, Form::Plain, json, lines),
+            Some(json) => record::seal(head, place, Form::WithBlobs, json.as_bytes(), lines),
+        };
         Ok(())
     }
 
@@ -398,6 +419,10 @@ impl FileStore {
 }
 
 impl Store for FileStore {
+    fn path(&self, session: &SessionId) -> Option<PathBuf> {
+        Some(self.paths(session).journal)
+    }
+
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
         match take {
             Take::Own => self.load_owned(session),
@@ -463,6 +488,7 @@ impl Store for FileStore {
             }
             // First: should it end here, the session is still there to be removed again.
             blob_files::remove(&paths.blobs)?;
+            blob_files::remove(&paths.output())?;
             folder::remove_if_there(&paths.journal)?;
             for torn in recovery::torn_files(&paths)? {
                 folder::remove_if_there(&torn)?;

@@ -37,6 +37,11 @@ impl Paths {
         Self { folder, journal, owner, blobs }
     }
 
+    /// Where long outputs of its tools are, which others write.
+    pub fn output(&self) -> PathBuf {
+        self.journal.with_extension("output")
+    }
+
     /// Where the n-th torn tail is kept.
     pub fn torn(&self, n: u32) -> PathBuf {
         self.journal.with_extension(format!("journal.torn-{n}"))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use playhouse_protocol::{EntryId, Seq, SessionId};
 
 use crate::blob_files::Blobs;
+use crate::chain::ChainHash;
 use crate::folder::Paths;
 use crate::ownership::Stamp;
 use crate::store::StoreError;
@@ -32,6 +33,8 @@ pub(crate) struct Journal {
     pub epoch: u64,
     pub presence: Presence,
     pub next_seq: u64,
+    /// The hash of the last whole record.
+    pub head: ChainHash,
     /// The end of the last whole record.
     pub len: u64,
     pub recent: RecentIds,
@@ -53,6 +56,7 @@ impl Journal {
             epoch,
             presence,
             next_seq: 1,
+            head: ChainHash::START,
             len: 0,
             recent: RecentIds::default(),
             unflushed: false,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
 
@@ -19,6 +19,14 @@ pub(crate) fn list(
     sessions: &Path,
     holder: impl Fn(&SessionId) -> Result<Option<Holder>, StoreError>,
 ) -> Result<Vec<SessionSummary>, StoreError> {
+    let found = journals(sessions)?;
+    let mut all: Vec<_> = found.iter().filter_map(|(session, path)| summarise(session, path, &holder)).collect();
+    all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
+    Ok(all)
+}
+
+/// The journals below `sessions`, in any order.
+pub(crate) fn journals(sessions: &Path) -> Result<Vec<(SessionId, PathBuf)>, StoreError> {
     let mut all = Vec::new();
     for shard in read_folder(sessions)? {
         if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -28,12 +36,9 @@ pub(crate) fn list(
             let name = entry.file_name();
             let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".journal")) else { continue };
             let Ok(session) = SessionId::new(id) else { continue };
-            if let Some(summary) = summarise(&session, &entry.path(), &holder) {
-                all.push(summary);
-            }
+            all.push((session, entry.path()));
         }
     }
-    all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
     Ok(all)
 }
 

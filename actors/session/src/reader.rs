@@ -1,5 +1,6 @@
 //! Reading a journal that somebody else may be writing.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use playhouse_protocol::SessionId;
@@ -19,6 +20,11 @@ impl Reader {
     /// Reads from these stores: journals that last, and journals of durability `none`.
     pub fn new(store: Arc<dyn Store>, memory: Arc<MemoryStore>) -> Self {
         Self { store, memory }
+    }
+
+    /// The file that a lasting journal is in, if it is in one.
+    pub fn path(&self, session: &SessionId) -> Option<PathBuf> {
+        self.store.path(session)
     }
 
     /// The journal as it is now. Blocks: call it where that is allowed.

@@ -1,8 +1,9 @@
-//! One journal line: `{"seq":1,"epoch":1,"sum":"8 hex digits","entry":{…}}` and a newline.
+//! One journal line: `{"seq":1,"epoch":1,"sum":"8 hex digits","chain":"64 hex digits","entry":{…}}` and a newline.
 //!
-//! Pure. The checksum is a CRC-32 over the sequence, the epoch and the entry's bytes exactly as they are stored, so
-//! a line proves itself without being written again. Any bytes can be decoded; what is no record says why. An entry
-//! whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
+//! Pure. The checksum is a CRC-32 over the sequence, the epoch, the chain's digits and the entry's bytes exactly as they
+//! are stored, so a line proves itself without being written again. `chain` proves its place among the others
+//! ([`chain`](crate::chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
+//! entry whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::blob::{self, BlobSource, LostBlob, NoBlobs};
+use crate::chain::ChainHash;
 
 /// How deep the JSON of an entry may nest. A parser of model output stops at 128; an entry wraps that in a few more.
 pub const MAX_DEPTH: usize = 192;
@@ -84,6 +86,8 @@ struct Line<'a> {
     epoch: u64,
     sum: &'a str,
     #[serde(default)]
+    chain: Option<&'a str>,
+    #[serde(default)]
     blobs: bool,
     #[serde(borrow)]
     entry: &'a RawValue,
@@ -98,12 +102,18 @@ pub(crate) enum Form {
     WithBlobs,
 }
 
-/// Appends the line for `entry`, with its newline and without blobs, to `out`. On an error `out` is as it was.
-pub fn encode(seq: Seq, epoch: u64, entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+/// Appends the line for `entry`, with its newline and without blobs, to `out`; it follows the record whose hash is
+/// `after`. Answers its own. On an error `out` is as it was.
+pub fn encode(
+    after: &ChainHash,
+    seq: Seq,
+    epoch: u64,
+    entry: &Entry,
+    out: &mut Vec<u8>,
+) -> Result<ChainHash, Unencodable> {
     let mut json = Vec::new();
     to_json(entry, &mut json)?;
-    seal(seq, epoch, Form::Plain, &json, out);
-    Ok(())
+    Ok(seal(after, (seq, epoch), Form::Plain, &json, out))
 }
 
 /// Appends an entry's JSON to `out`. On an error, what stands there is of no use.
@@ -119,18 +129,95 @@ pub(crate) fn to_json(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodabl
     }
 }
 
-/// Appends the line for an entry's JSON, with its newline, to `out`.
-pub(crate) fn seal(seq: Seq, epoch: u64, form: Form, json: &[u8], out: &mut Vec<u8>) {
-    let sum = checksum(seq.0, epoch, form, json);
+/// Appends the line for an entry's JSON, with its newline, to `out`; it follows the record whose hash is `after`.
+/// Answers its own.
+pub(crate) fn seal(
+    after: &ChainHash,
+    (seq, epoch): (Seq, u64),
+    form: Form,
+    json: &[u8],
+    out: &mut Vec<u8>,
+) -> ChainHash {
+    let hash = after.next(seq.0, epoch, form, json);
+    let digits = hash.digits();
+    let sum = checksum(seq.0, epoch, form, Some(&digits), json);
     let mark = match form {
         Form::Plain => "",
         Form::WithBlobs => "\"blobs\":true,",
     };
-    out.reserve(json.len() + 128);
+    out.reserve(json.len() + 192);
     // Writing to memory cannot fail.
-    let _ = write!(out, "{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",{mark}\"entry\":", seq.0);
+    let _ = write!(out, "{{\"seq\":{},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",\"chain\":\"", seq.0);
+    out.extend_from_slice(&digits);
+    let _ = write!(out, "\",{mark}\"entry\":");
     out.extend_from_slice(json);
     out.extend_from_slice(b"}\n");
+    hash
+}
+
+/// A line whose checksum holds. What its entry says is not read yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sealed<'a> {
+    pub seq: Seq,
+    pub epoch: u64,
+    /// Its hash as stored; `None` in a line of an older build.
+    pub chain: Option<ChainHash>,
+    form: Form,
+    entry: &'a RawValue,
+}
+
+/// Checks one line, with or without its newline.
+pub(crate) fn unseal(line: &[u8]) -> Result<Sealed<'_>, BadLine> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let parsed: Line<'_> = serde_json::from_slice(line).map_err(not_a_record)?;
+    let form = match parsed.blobs {
+        true => Form::WithBlobs,
+        false => Form::Plain,
+    };
+    let digits = parsed.chain.map(str::as_bytes);
+    let sum = checksum(parsed.seq, parsed.epoch, form, digits, parsed.entry.get().as_bytes());
+    let found = format!("{sum:08x}");
+    if parsed.sum != found {
+        return Err(BadLine::Checksum { said: parsed.sum.to_owned(), found });
+    }
+    let chain = parsed.chain.map(str::parse).transpose().map_err(not_a_record)?;
+    Ok(Sealed { seq: Seq(parsed.seq), epoch: parsed.epoch, chain, form, entry: parsed.entry })
+}
+
+impl Sealed<'_> {
+    /// The hash that it has if it follows the record whose hash is `after`.
+    pub fn follows(&self, after: &ChainHash) -> ChainHash {
+        after.next(self.seq.0, self.epoch, self.form, self.entry.get().as_bytes())
+    }
+
+    /// Reads its entry and the blobs that it names.
+    pub fn decode(&self, blobs: &dyn BlobSource) -> Result<Record, BadLine> {
+        let Self { seq, epoch, chain: _, form, entry } = *self;
+        let stored = entry.get();
+        let unknown = |reason: String| BadLine::UnknownEntry { seq, epoch, reason };
+        let (json, lost) = match form {
+            Form::Plain => (Cow::Borrowed(stored.as_bytes()), Vec::new()),
+            Form::WithBlobs => {
+                let (json, lost) = blob::resolve(stored, blobs).map_err(unknown)?;
+                (Cow::Owned(json), lost)
+            }
+        };
+        if depth(&json) > MAX_DEPTH {
+            return Err(unknown(format!("it nests deeper than {MAX_DEPTH} levels")));
+        }
+        match parse(&json, &lost) {
+            Ok(entry) => match &entry.body {
+                EntryBody::Opened(opened) if opened.version > FORMAT_VERSION => {
+                    Err(BadLine::Newer { version: opened.version })
+                }
+                _ => Ok(Record { seq, epoch, entry, lost }),
+            },
+            Err(error) => Err(match opened_version(entry) {
+                Some(version) if version > FORMAT_VERSION => BadLine::Newer { version },
+                _ => unknown(error.to_string()),
+            }),
+        }
+    }
 }
 
 /// Reads one line, with or without its newline. Blobs that it names are lost: [`decode_with`] finds them.
@@ -140,40 +227,7 @@ pub fn decode(line: &[u8]) -> Result<Record, BadLine> {
 
 /// Reads one line, with or without its newline, and the blobs that it names.
 pub fn decode_with(line: &[u8], blobs: &dyn BlobSource) -> Result<Record, BadLine> {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let parsed: Line<'_> = serde_json::from_slice(line).map_err(not_a_record)?;
-    let stored = parsed.entry.get();
-    let form = match parsed.blobs {
-        true => Form::WithBlobs,
-        false => Form::Plain,
-    };
-    let found = format!("{:08x}", checksum(parsed.seq, parsed.epoch, form, stored.as_bytes()));
-    if parsed.sum != found {
-        return Err(BadLine::Checksum { said: parsed.sum.to_owned(), found });
-    }
-    let unknown = |reason: String| BadLine::UnknownEntry { seq: Seq(parsed.seq), epoch: parsed.epoch, reason };
-    let (json, lost) = match form {
-        Form::Plain => (Cow::Borrowed(stored.as_bytes()), Vec::new()),
-        Form::WithBlobs => {
-            let (json, lost) = blob::resolve(stored, blobs).map_err(unknown)?;
-            (Cow::Owned(json), lost)
-        }
-    };
-    if depth(&json) > MAX_DEPTH {
-        return Err(unknown(format!("it nests deeper than {MAX_DEPTH} levels")));
-    }
-    match parse(&json, &lost) {
-        Ok(entry) => match &entry.body {
-            EntryBody::Opened(opened) if opened.version > FORMAT_VERSION => {
-                Err(BadLine::Newer { version: opened.version })
-            }
-            _ => Ok(Record { seq: Seq(parsed.seq), epoch: parsed.epoch, entry, lost }),
-        },
-        Err(error) => Err(match opened_version(parsed.entry) {
-            Some(version) if version > FORMAT_VERSION => BadLine::Newer { version },
-            _ => unknown(error.to_string()),
-        }),
-    }
+    unseal(line)?.decode(blobs)
 }
 
 /// Reads an entry whose depth was checked.
@@ -205,17 +259,20 @@ fn opened_version(entry: &RawValue) -> Option<u32> {
     (body.r#type == "opened").then_some(body.version)
 }
 
-fn not_a_record(error: serde_json::Error) -> BadLine {
+fn not_a_record(error: impl std::fmt::Display) -> BadLine {
     BadLine::NotARecord { reason: error.to_string() }
 }
 
-fn checksum(seq: u64, epoch: u64, form: Form, entry: &[u8]) -> u32 {
+fn checksum(seq: u64, epoch: u64, form: Form, chain: Option<&[u8]>, entry: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&seq.to_le_bytes());
     hasher.update(&epoch.to_le_bytes());
     match form {
         Form::Plain => {}
         Form::WithBlobs => hasher.update(b"blobs"),
+    }
+    if let Some(chain) = chain {
+        hasher.update(chain);
     }
     hasher.update(entry);
     hasher.finalize()
@@ -269,7 +326,7 @@ mod tests {
 
     fn line(entry: &Entry) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(Seq(3), 2, entry, &mut out).unwrap();
+        encode(&ChainHash::START, Seq(3), 2, entry, &mut out).unwrap();
         out
     }
 
@@ -285,7 +342,7 @@ mod tests {
     fn f29_no_changed_byte_goes_unnoticed() {
         let mut with_blobs = Vec::new();
         let json = json(&entry("hello")).unwrap();
-        seal(Seq(3), 2, Form::WithBlobs, &json, &mut with_blobs);
+        seal(&ChainHash::START, (Seq(3), 2), Form::WithBlobs, &json, &mut with_blobs);
         for line in [line(&entry("hello")), with_blobs] {
             let good = decode(&line).unwrap();
             for at in 0..line.len() - 1 {
@@ -306,9 +363,24 @@ mod tests {
         let marked = line.replace("\"entry\":", "\"blobs\":true,\"entry\":");
         assert!(matches!(decode(marked.as_bytes()), Err(BadLine::Checksum { .. })));
         let mut with_blobs = Vec::new();
-        seal(Seq(3), 2, Form::WithBlobs, &json(&entry("hello")).unwrap(), &mut with_blobs);
+        seal(&ChainHash::START, (Seq(3), 2), Form::WithBlobs, &json(&entry("hello")).unwrap(), &mut with_blobs);
         let unmarked = String::from_utf8(with_blobs).unwrap().replace("\"blobs\":true,", "");
         assert!(matches!(decode(unmarked.as_bytes()), Err(BadLine::Checksum { .. })));
+    }
+
+    #[test]
+    fn a_line_of_an_older_build_has_no_chain_and_none_can_be_given_to_it() {
+        let json = String::from_utf8(json(&entry("hello")).unwrap()).unwrap();
+        let old = sealed(3, 2, &json);
+        assert_eq!(unseal(old.as_bytes()).unwrap().chain, None);
+        assert_eq!(decode(old.as_bytes()).unwrap().entry, entry("hello"));
+        let given = old.replace("\"entry\":", &format!("\"chain\":\"{}\",\"entry\":", ChainHash::START));
+        assert!(matches!(decode(given.as_bytes()), Err(BadLine::Checksum { .. })));
+        let line = String::from_utf8(line(&entry("hello"))).unwrap();
+        let chain = unseal(line.as_bytes()).unwrap().chain.unwrap();
+        assert_eq!(chain, unseal(line.as_bytes()).unwrap().follows(&ChainHash::START));
+        let taken = line.replace(&format!("\"chain\":\"{chain}\","), "");
+        assert!(matches!(decode(taken.as_bytes()), Err(BadLine::Checksum { .. })));
     }
 
     #[test]
@@ -346,7 +418,7 @@ mod tests {
     fn sealed(seq: u64, epoch: u64, json: &str) -> String {
         format!(
             "{{\"seq\":{seq},\"epoch\":{epoch},\"sum\":\"{:08x}\",\"entry\":{json}}}",
-            checksum(seq, epoch, Form::Plain, json.as_bytes())
+            checksum(seq, epoch, Form::Plain, None, json.as_bytes())
         )
     }
 
@@ -378,7 +450,7 @@ mod tests {
         }
         deep.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", value))] };
         let mut out = b"kept".to_vec();
-        assert_eq!(encode(Seq(1), 1, &deep, &mut out), Err(Unencodable::TooDeep));
+        assert_eq!(encode(&ChainHash::START, Seq(1), 1, &deep, &mut out), Err(Unencodable::TooDeep));
         assert_eq!(out, b"kept");
     }
 

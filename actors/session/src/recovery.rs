@@ -11,13 +11,13 @@ use playhouse_protocol::entry::FORMAT_VERSION;
 use crate::blob_files::{BlobFiles, Reading};
 use crate::folder::{self, NO_FOLLOW, Paths};
 use crate::record::{BadLine, decode};
-use crate::scan::Scan;
+use crate::scan::{Check, Scan};
 use crate::store::StoreError;
 
 /// Reads a journal and its blobs.
-pub(crate) fn read(paths: &Paths, journal: &File) -> Result<Scan, StoreError> {
+pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, StoreError> {
     let blobs = BlobFiles::new(paths.blobs.clone(), Reading::Whole);
-    let scan = Scan::read_with(BufReader::with_capacity(1 << 16, journal), &blobs)
+    let scan = Scan::checked(BufReader::with_capacity(1 << 16, journal), &blobs, check)
         .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
     blobs.into_result()?;
     match scan.newer {

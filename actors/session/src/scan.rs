@@ -7,17 +7,20 @@
 //! - Epochs only rise. A line of an older epoch was written by an owner that had lost the journal and is skipped;
 //!   when a new epoch begins at a number that is already there, the older epoch's lines from that number on are.
 //! - A blob that is missing, cut or altered does not lose its entry: a note stands in its place, and it is reported.
+//! - The chain goes on from the last record that counts. Whether it holds is checked only if asked for: a record that
+//!   does not follow from those before it is reported, and read all the same.
 
 use std::fmt;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use playhouse_protocol::{Entry, Seq};
+use playhouse_protocol::{Entry, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::blob::{BlobSource, LostBlob, NoBlobs};
-use crate::record::{BadLine, decode_with};
+use crate::chain::{ChainHash, Links};
+use crate::record::{BadLine, Sealed, unseal};
 
 /// One thing wrong with a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +76,21 @@ pub enum DamageKind {
         #[serde(flatten)]
         lost: LostBlob,
     },
+    /// A record's hash does not follow from the record before it.
+    Unlinked {
+        /// Its number.
+        seq: Seq,
+    },
+    /// A record has no hash, though one before it has.
+    NoHash {
+        /// Its number.
+        seq: Seq,
+    },
+    /// The journal is another session's.
+    OtherSession {
+        /// Whose it says it is.
+        says: SessionId,
+    },
     /// The file could not be read any further.
     Unreadable {
         /// The system's words.
@@ -107,9 +125,28 @@ impl fmt::Display for Damage {
             DamageKind::LostBlob { seq, lost } => {
                 write!(f, "line {line}: a part of entry {} is lost, a note stands in its place: {lost}", seq.0)
             }
+            DamageKind::Unlinked { seq } => write!(
+                f,
+                "line {line}: entry {} does not follow from those before it: it or one of them was changed, removed, \
+                 added or moved",
+                seq.0
+            ),
+            DamageKind::NoHash { seq } => {
+                write!(f, "line {line}: entry {} is not part of the chain, though one before it is", seq.0)
+            }
+            DamageKind::OtherSession { says } => write!(f, "line {line}: this is the journal of session {says}"),
             DamageKind::Unreadable { reason } => write!(f, "from line {line} on the file cannot be read: {reason}"),
         }
     }
+}
+
+/// How much of a journal is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    /// Each line by itself.
+    Lines,
+    /// Also that each follows from the one before it.
+    Chain,
 }
 
 /// A journal's bytes, understood.
@@ -129,6 +166,12 @@ pub struct Scan {
     pub damage: Vec<Damage>,
     /// The line that the tail begins with, from 1.
     pub tail_line: u64,
+    /// What is wrong with the lines of the tail that have an end.
+    pub(crate) tail_damage: Vec<Damage>,
+    /// The chain through the records that count.
+    pub(crate) links: Links,
+    /// The first line of the chain, from 1.
+    pub(crate) chained_from: Option<u64>,
     /// The format's version, when it is newer than this build.
     pub newer: Option<u32>,
 }
@@ -140,10 +183,12 @@ impl Scan {
     }
 
     /// As [`Scan::read`], with the entries' blobs.
-    pub fn read_with(mut reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
+    pub fn read_with(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
+        Self::checked(reader, blobs, Check::Lines)
+    }
+
+    pub(crate) fn checked(mut reader: impl BufRead, blobs: &dyn BlobSource, check: Check) -> io::Result<Self> {
         let mut scan = Self { tail_line: 1, ..Self::default() };
-        // Bad lines since the last one that checked: skipped if another follows that checks, else the tail.
-        let mut doubtful: Vec<Damage> = Vec::new();
         let mut line = Vec::new();
         let mut number = 0u64;
         loop {
@@ -159,31 +204,35 @@ impl Scan {
                 return Ok(scan);
             }
             let damage = |kind| Damage { line: number, offset, kind };
-            let decoded = decode_with(&line, blobs);
-            let (seq, epoch) = match &decoded {
-                Ok(record) => (record.seq, record.epoch),
-                Err(BadLine::UnknownEntry { seq, epoch, .. }) => (*seq, *epoch),
-                Err(BadLine::Newer { version }) => {
-                    scan.newer = Some(*version);
-                    return Ok(scan);
-                }
-                Err(bad @ (BadLine::NotARecord { .. } | BadLine::Checksum { .. })) => {
-                    doubtful.push(damage(DamageKind::BadLine(bad.clone())));
+            let sealed = match unseal(&line) {
+                Ok(sealed) => sealed,
+                Err(bad) => {
+                    // Skipped if one follows that checks, else the tail.
+                    scan.tail_damage.push(damage(DamageKind::BadLine(bad)));
                     continue;
                 }
             };
-            let skipped = doubtful.len() as u64;
-            scan.damage.append(&mut doubtful);
+            let decoded = sealed.decode(blobs);
+            if let Err(BadLine::Newer { version }) = decoded {
+                scan.newer = Some(version);
+                return Ok(scan);
+            }
+            let (seq, epoch) = (sealed.seq, sealed.epoch);
+            let skipped = scan.tail_damage.len() as u64;
+            scan.damage.append(&mut scan.tail_damage);
             scan.good_end = scan.end;
             scan.tail_line = number + 1;
             if epoch < scan.epoch {
                 scan.damage.push(damage(DamageKind::Stale { seq, epoch }));
+                let wrong = scan.set_aside(&sealed, check);
+                scan.damage.extend(wrong.map(damage));
                 continue;
             }
             if epoch > scan.epoch {
                 while let Some((lost, _)) = scan.entries.pop_if(|(held, _)| *held >= seq) {
                     scan.damage.push(damage(DamageKind::Stale { seq: lost, epoch: scan.epoch }));
                 }
+                scan.links.rewind(seq.0);
                 scan.last_seq = scan.last_seq.min(seq.0.saturating_sub(1));
                 scan.epoch = epoch;
             }
@@ -198,6 +247,8 @@ impl Scan {
                 scan.damage.push(damage(DamageKind::Missing { from, to }));
             }
             scan.last_seq = seq.0;
+            let wrong = scan.link(&sealed, number, check);
+            scan.damage.extend(wrong.map(damage));
             match decoded {
                 Ok(record) => {
                     scan.damage.extend(record.lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
@@ -206,6 +257,43 @@ impl Scan {
                 Err(bad) => scan.damage.push(damage(DamageKind::BadLine(bad))),
             }
         }
+    }
+
+    /// Takes a record that counts into the chain and says what is wrong with its place in it.
+    fn link(&mut self, sealed: &Sealed<'_>, line: u64, check: Check) -> Option<DamageKind> {
+        let (seq, before) = (sealed.seq, self.links.head());
+        let wrong = match (sealed.chain, check) {
+            (None, _) if self.chained_from.is_some() => Some(DamageKind::NoHash { seq }),
+            (Some(hash), Check::Chain) if sealed.follows(&before) != hash => Some(DamageKind::Unlinked { seq }),
+            (None, _) | (Some(_), Check::Lines | Check::Chain) => None,
+        };
+        if sealed.chain.is_some() {
+            self.chained_from.get_or_insert(line);
+        }
+        self.links.push(seq.0, sealed.chain.unwrap_or_else(|| sealed.follows(&before)));
+        match check {
+            Check::Lines => None,
+            Check::Chain => wrong,
+        }
+    }
+
+    /// The same for one that does not count: it follows from some record with the number before its own.
+    fn set_aside(&mut self, sealed: &Sealed<'_>, check: Check) -> Option<DamageKind> {
+        let seq = sealed.seq;
+        match (sealed.chain, check) {
+            (_, Check::Lines) => None,
+            (None, Check::Chain) => self.chained_from.map(|_| DamageKind::NoHash { seq }),
+            (Some(hash), Check::Chain) => {
+                let fits = self.links.before(seq.0).any(|before| sealed.follows(&before) == hash);
+                self.links.put_aside(seq.0, hash);
+                (!fits).then_some(DamageKind::Unlinked { seq })
+            }
+        }
+    }
+
+    /// The hash of the last record that counts, which the next one follows.
+    pub fn head(&self) -> ChainHash {
+        self.links.head()
     }
 
     /// The torn tail, if there is one.

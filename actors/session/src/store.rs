@@ -77,6 +77,11 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     /// Deletes a session for good, unless another live process holds it.
     fn remove(&self, session: &SessionId) -> Result<(), StoreError>;
 
+    /// The file that a journal is in, whether it is there yet or not; `None` for a store without files.
+    fn path(&self, _session: &SessionId) -> Option<PathBuf> {
+        None
+    }
+
     /// Forgets what is held in memory for a session that will not be written to for a while. It stays owned.
     fn rest(&self, session: &SessionId) -> Result<(), StoreError>;
 

@@ -125,6 +125,7 @@ impl<'a> Fold<'a> {
             EntryBody::Configured { .. }
             | EntryBody::Input(_)
             | EntryBody::ContinueAsked { .. }
+            | EntryBody::PlanApproved { .. }
             | EntryBody::AbortAsked { .. } => {}
             _ => self.parked = None,
         }
@@ -144,7 +145,7 @@ impl<'a> Fold<'a> {
                 }
             }
             EntryBody::Input(QueuedInput { kind: InputKind::Steer | InputKind::FollowUp, .. }) => {}
-            EntryBody::ContinueAsked { input_id, .. } => {
+            EntryBody::ContinueAsked { input_id, .. } | EntryBody::PlanApproved { input_id, .. } => {
                 self.open.insert(input_id.clone(), entry.loop_id.clone());
             }
             EntryBody::LoopStarted { input_id, .. } => {
@@ -158,7 +159,9 @@ impl<'a> Fold<'a> {
             EntryBody::Responded { .. }
             | EntryBody::ToolEnded { .. }
             | EntryBody::ToolBlocked { .. }
-            | EntryBody::ToolSkipped { .. } => self.messages += 1,
+            | EntryBody::ToolSkipped { .. }
+            | EntryBody::ToolQueued { .. }
+            | EntryBody::PlanRejected { .. } => self.messages += 1,
             EntryBody::LoopEnded { placed, note, .. } => {
                 self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>() + usize::from(note.is_some());
                 self.open.retain(|_, run| run.is_none() || *run != entry.loop_id);
@@ -173,6 +176,9 @@ impl<'a> Fold<'a> {
             | EntryBody::PermissionResolved { .. }
             | EntryBody::ToolStarted { .. }
             | EntryBody::ToolAnswered { .. }
+            | EntryBody::ToolHooked { .. }
+            | EntryBody::HaltAsked { .. }
+            | EntryBody::StopRefused { .. }
             | EntryBody::TurnEnded { .. }
             | EntryBody::AbortAsked { .. }
             | EntryBody::LoopClosed

@@ -365,6 +365,12 @@ mod fail_points {
                 let seqs = store.append(&id("s"), loaded.epoch, &prompts("w", 6), Sync::Disk).unwrap();
                 assert_eq!(seqs, (1..=6).map(Seq).collect::<Vec<_>>());
                 assert_eq!(store.load(&id("s"), Take::Own).unwrap().entries, numbered(1, &prompts("w", 6)));
+                let checked = store.verify(&id("s")).unwrap();
+                assert_eq!(
+                    (checked.broken.clone(), checked.notes.len(), checked.records()),
+                    (None, 0, 6),
+                    "{point}:{n}"
+                );
             }
         }
     }

@@ -10,11 +10,11 @@ use common::{find, id, numbered, opened, prompt, prompts, snapshot};
 use playhouse_protocol::Seq;
 use playhouse_session::record::{BadLine, encode};
 use playhouse_session::scan::Scan;
-use playhouse_session::{Damage, DamageKind, FileStore, SessionStatus, Store, StoreError, Sync, Take};
+use playhouse_session::{ChainHash, Damage, DamageKind, FileStore, SessionStatus, Store, StoreError, Sync, Take};
 
 fn line(seq: u64, epoch: u64, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    encode(Seq(seq), epoch, &prompt(name, name), &mut out).unwrap();
+    encode(&ChainHash::START, Seq(seq), epoch, &prompt(name, name), &mut out).unwrap();
     out
 }
 

@@ -145,6 +145,15 @@ impl<M: Message> Directory<M> {
         }
     }
 
+    /// The incarnations published last, dead or alive.
+    pub fn all(&self) -> Vec<ActorRef<M>> {
+        let taken = |slot: &Slot<M>| match &slot.seat {
+            Seat::Taken(actor) => Some(actor.clone()),
+            Seat::Expected | Seat::Parked(_) => None,
+        };
+        self.slots.iter().filter_map(|slot| taken(slot.value())).collect()
+    }
+
     /// How many ids are known.
     pub fn len(&self) -> usize {
         self.slots.len()

@@ -3,17 +3,24 @@
 //! Nothing that a command starts survives the call: when bash has ended, what still holds its output gets
 //! 200 ms to finish writing, then everything is killed, background jobs and daemons included.
 
-use std::future::pending;
+use std::ffi::{OsStr, OsString};
+use std::future::{pending, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use playhouse_protocol::{EffectClass, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::{EffectClass, Level, Redactor, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use crate::mark::Mark;
+use crate::output;
 use crate::process::{Process, quiet};
+use crate::sandbox::Exceeded;
+use crate::secrets::secrets_here;
+use crate::shell::{self, Reading};
+use crate::spool::{Fits, Spool, Whole};
 use crate::text::{Capture, cut};
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
@@ -48,8 +55,20 @@ const DENY: [&str; 17] = [
     "> /dev/nvme*",
 ];
 
-/// Sets the limit that marks its descendants, then becomes the shell that runs the command.
-const WRAPPER: &str = r#"ulimit -S -x "$1" 2>/dev/null; exec bash -c "$2""#;
+/// Sets the limit that marks its descendants and those that bind them, then becomes the shell that runs the command.
+const WRAPPER: &str = r#"ulimit -S -x "$1" 2>/dev/null; ulimit $3 2>/dev/null; exec bash -c "$2""#;
+
+/// The same for a script of plain words, in a shell that takes nothing from its environment.
+const SCRIPT: &str = r#"ulimit -S -x "$1" 2>/dev/null; ulimit $3 2>/dev/null; exec bash --noprofile --norc -p -c "$2""#;
+
+/// The same for a program: it becomes that, and no shell reads its words.
+const DIRECT: &str = concat!(
+    r#"ulimit -S -x "$1" 2>/dev/null; ulimit $2 2>/dev/null; shift 2; case $1 in */*) ;; *) type -P -- "$1" >/dev/null || "#,
+    r#"{ printf 'bash: line 1: %s: command not found\n' "$1" >&2; exit 127; };; esac; exec -- "$@""#
+);
+
+/// Where programs are looked for when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Runs shell commands.
 #[derive(Clone, Debug)]
@@ -81,8 +100,9 @@ impl Tool for Bash {
 
     fn description(&self) -> &str {
         "Runs a command with `bash -c` in the working directory and returns its output and exit code. There is no \
-         input. Long output is cut in the middle. Everything the command started is killed when it ends, so don't \
-         start servers in the background."
+         input. Of long output the middle is left out, and kept to be read in parts. Everything the command started is \
+         killed when it ends, so don't start servers in the background. Unless the user allowed more, files can be \
+         written only in the working directory and in $TMPDIR, which is emptied later, and there is no network."
     }
 
     fn parameters_schema(&self) -> Value {
@@ -117,6 +137,21 @@ impl Tool for Bash {
         Some("run a shell command".to_owned())
     }
 
+    fn level(&self, args: &Value) -> Level {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        if self.deny.iter().any(|pattern| matches(pattern, command)) {
+            return Level::Forbidden;
+        }
+        match shell::read(command) {
+            Reading::Plain(line) => line.parts().iter().map(shell::level).max().unwrap_or(Level::Execute),
+            Reading::Opaque(_) => Level::Execute,
+        }
+    }
+
+    fn subject(&self, args: &Value) -> Subject {
+        Subject::Command(args.get("command").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let Some(command) = args.get("command").and_then(Value::as_str) else {
             return Err(ToolError::InvalidArgs("`command` is missing".to_owned()));
@@ -130,7 +165,8 @@ impl Tool for Bash {
         }
         let mark = Mark::here();
         let mut shell = quiet("bash");
-        shell.args(["-c", WRAPPER, "bash", &mark.tag().to_string(), command]).current_dir(&ctx.cwd);
+        set_out(&mut shell, command, &mark);
+        shell.current_dir(&ctx.cwd);
         let process = Process::spawn(shell, mark).map_err(|error| {
             let at = ctx.cwd.display();
             ToolError::Failed(format!("bash could not be started in `{at}`: {error}"))
@@ -139,24 +175,86 @@ impl Tool for Bash {
     }
 }
 
+/// How a command is run: what was read of a plain line, from its words; anything else as it is written.
+fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
+    let (tag, limits) = (mark.tag().to_string(), mark.limits());
+    let line = match shell::read(command) {
+        Reading::Opaque(_) => {
+            shell.args(["-c", WRAPPER, "bash", &tag, command, &limits]);
+            return;
+        }
+        Reading::Plain(line) => line,
+    };
+    // `-p` and less of an environment: no functions, files or options that could stand in for what was read.
+    let functions =
+        std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("BASH_FUNC_"));
+    for name in functions.chain(["BASH_ENV".into(), "ENV".into()]) {
+        shell.env_remove(name);
+    }
+    shell.args(["--noprofile", "--norc", "-p", "-c"]);
+    match line.single() {
+        Some(part) if !part.is_builtin() && part.redirects.is_empty() && !part.is_relative() => {
+            shell.args([DIRECT, "bash", &tag, &limits]).args(&part.argv);
+        }
+        // `exec` would tell `./program` that its name is the whole path.
+        _ => {
+            shell.args([SCRIPT, "bash", &tag, &line.script(), &limits]);
+        }
+    }
+    shell.env("PATH", absolute(&std::env::var_os("PATH").unwrap_or_default()));
+}
+
+/// A search path without the folders that depend on where one is: a name must not mean what lies there.
+fn absolute(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    match std::env::join_paths(folders) {
+        Ok(path) if !path.is_empty() => path,
+        _ => DEFAULT_PATH.into(),
+    }
+}
+
 /// One stream of the process, read until its end.
 struct Stream<R> {
     from: Option<R>,
     buffer: Vec<u8>,
+    /// Before anything is cut or kept: half a secret would not be found.
+    redactor: Redactor,
+    /// What was read last, without secrets.
+    clean: Vec<u8>,
     kept: Capture,
 }
 
 impl<R: AsyncRead + Unpin> Stream<R> {
     fn new(from: Option<R>) -> Self {
-        Self { from, buffer: vec![0; 16 * 1024], kept: Capture::new(STREAM_CAP) }
+        let (redactor, kept) = (secrets_here().redactor(), Capture::new(STREAM_CAP));
+        Self { from, buffer: vec![0; 16 * 1024], redactor, clean: Vec::new(), kept }
     }
 
     /// Reads once; never resolves after the end. Nothing is lost when it is dropped.
     async fn read(&mut self) {
         let Some(from) = &mut self.from else { return pending().await };
         match from.read(&mut self.buffer).await {
-            Ok(0) | Err(_) => self.from = None,
-            Ok(count) => self.kept.push(self.buffer.get(..count).unwrap_or_default()),
+            Ok(0) | Err(_) => {
+                self.from = None;
+                self.clean = self.redactor.finish();
+            }
+            Ok(count) => self.clean = self.redactor.push(self.buffer.get(..count).unwrap_or_default()).into_owned(),
+        }
+        self.kept.push(&self.clean);
+    }
+
+    /// Hands on what was read last.
+    async fn pass(&mut self, spool: &mut Spool) {
+        let fits = if self.kept.is_truncated() { Fits::No } else { Fits::Yes };
+        spool.take(&std::mem::take(&mut self.clean), fits).await;
+    }
+
+    /// Hands on what was held back, where the end was not read.
+    async fn end(&mut self, spool: &mut Spool) {
+        if self.from.take().is_some() {
+            self.clean = self.redactor.finish();
+            self.kept.push(&self.clean);
+            self.pass(spool).await;
         }
     }
 }
@@ -164,8 +262,12 @@ impl<R: AsyncRead + Unpin> Stream<R> {
 async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
     let mut out = Stream::new(process.take_stdout());
     let mut err = Stream::new(process.take_stderr());
+    let mut spool = Spool::new(ctx.tool_call_id.clone(), output::here());
     let cancelled = ctx.cancel.cancelled();
     tokio::pin!(cancelled);
+    let exceeded = process.exceeded();
+    tokio::pin!(exceeded);
+    let mut limit: Option<Exceeded> = None;
     let mut drained: Option<Instant> = None;
     let mut next_show = Instant::now() + SHOW_EVERY;
     let mut shown = 0;
@@ -176,6 +278,10 @@ async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, Tool
         }
         tokio::select! {
             () = &mut cancelled => break false,
+            over = &mut exceeded => {
+                limit = Some(over);
+                break true;
+            }
             _ = process.exited(), if drained.is_none() => drained = Some(Instant::now() + DRAIN),
             () = sleep_until(drained.unwrap_or(next_show)), if drained.is_some() => break true,
             () = sleep_until(next_show), if total > shown => {
@@ -183,22 +289,42 @@ async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, Tool
                 next_show = Instant::now() + SHOW_EVERY;
                 ctx.update(ToolResult::text(joined(&out.kept.last(SHOW_BYTES), &err.kept.last(SHOW_BYTES))));
             }
-            () = out.read() => {}
-            () = err.read() => {}
+            () = out.read() => out.pass(&mut spool).await,
+            () = err.read() => err.pass(&mut spool).await,
         }
     };
+    if limit.is_none() {
+        // It may have been ended for this, and its end seen first.
+        limit = tokio::select! { biased; over = &mut exceeded => Some(over), () = ready(()) => None };
+    }
+    let unconfined = process.unconfined().map(str::to_owned);
     let status = process.kill_tree().await;
     if !has_ended {
         return Err(ToolError::Cancelled);
     }
     let status = status.map_err(|error| ToolError::Failed(format!("the end of bash could not be seen: {error}")))?;
-    Ok(result(status, &out.kept, &err.kept))
+    out.end(&mut spool).await;
+    err.end(&mut spool).await;
+    let whole = spool.finish(out.kept.total() + err.kept.total()).await;
+    let mut result = result(status, limit, &out.kept, &err.kept, whole);
+    if let (Some(reason), Some(details)) = (unconfined, result.details.as_object_mut()) {
+        details.insert("unconfined".to_owned(), reason.into());
+    }
+    Ok(result)
 }
 
-fn result(status: std::process::ExitStatus, out: &Capture, err: &Capture) -> ToolResult {
+fn result(
+    status: std::process::ExitStatus,
+    limit: Option<Exceeded>,
+    out: &Capture,
+    err: &Capture,
+    whole: Option<Whole>,
+) -> ToolResult {
     use std::os::unix::process::ExitStatusExt;
-    let mut text = joined(&out.text(), &err.text());
+    let note = whole.as_ref().map(Whole::note).unwrap_or_default();
+    let mut text = joined(&out.text_with(&note), &err.text_with(&note));
     let ending = match (status.code(), status.signal()) {
+        (_, _) if limit.is_some() => limit.map(|limit| limit.to_string()),
         (Some(0), _) => None,
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, Some(signal)) => Some(format!("killed by signal {signal}")),
@@ -216,6 +342,12 @@ fn result(status: std::process::ExitStatus, out: &Capture, err: &Capture) -> Too
     let mut details = json!({"exit_code": status.code(), "truncated": out.is_truncated() || err.is_truncated()});
     if let (Some(signal), Some(details)) = (status.signal(), details.as_object_mut()) {
         details.insert("signal".to_owned(), signal.into());
+    }
+    if let (Some(whole), Some(details)) = (whole, details.as_object_mut()) {
+        details.insert("output".to_owned(), whole.path.into());
+    }
+    if let (Some(limit), Some(details)) = (limit, details.as_object_mut()) {
+        details.insert("limit".to_owned(), limit.name().into());
     }
     ToolResult { details, ..ToolResult::text(text) }
 }
@@ -281,6 +413,12 @@ mod tests {
         {
             assert!(!denied(good), "{good}");
         }
+    }
+
+    #[test]
+    fn f46_programs_are_not_looked_for_where_one_happens_to_be() {
+        assert_eq!(absolute(OsStr::new("/a::bin:.:/b:../c:")), "/a:/b");
+        assert_eq!(absolute(OsStr::new(".:")), DEFAULT_PATH);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,8 @@ use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use crate::files::{Asked, Use};
+use crate::mark::SCOPE;
+use crate::output::OutputName;
 
 /// How many links in a row are followed, as the kernel has it.
 const MAX_LINKS: usize = 40;
@@ -51,6 +54,9 @@ pub(crate) struct FileKey {
 impl Root {
     /// Opens the working directory. An absolute path must begin with it.
     pub(crate) fn open(asked: &Asked) -> Result<Self, ToolError> {
+        if OutputName::of(&asked.shown).is_some() {
+            return Err(asked.is_output());
+        }
         let dir = Dir::open_ambient_dir(&asked.cwd, ambient_authority()).map_err(|error| {
             let text = format!("the working directory `{}` could not be opened: {error}", asked.cwd.display());
             ToolError::Failed(text)
@@ -74,7 +80,10 @@ impl Root {
             let dir = self.dir.open_dir(&parent)?;
             match readlinkat(&dir, &name, Vec::new()) {
                 Ok(target) => path = parent.join(OsString::from_vec(target.into_bytes())),
-                Err(Errno::INVAL | Errno::NOENT) => return Ok(Spot { dir, name }),
+                Err(Errno::INVAL | Errno::NOENT) => {
+                    guard(&dir, Path::new(&name))?;
+                    return Ok(Spot { dir, name });
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -83,7 +92,15 @@ impl Root {
 
     /// Makes the folders that the path goes through.
     pub(crate) fn make_folders(&self) -> io::Result<()> {
-        self.dir.create_dir_all(folder_of(&self.path))
+        let folder = folder_of(&self.path);
+        for above in folder.ancestors() {
+            let there = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            if let (Ok(dir), Ok(rest)) = (self.dir.open_dir(there), folder.strip_prefix(above)) {
+                guard(&dir, rest)?;
+                break;
+            }
+        }
+        self.dir.create_dir_all(folder)
     }
 }
 
@@ -136,6 +153,20 @@ pub(crate) fn open_if_there(asked: &Asked, spot: &Spot, wanted: Use) -> Result<O
 pub(crate) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
+}
+
+/// Refuses what is kept from tools. Where it is, is asked of what was opened: no link and no race leads past this.
+pub(crate) fn guard(opened: impl AsFd, rest: &Path) -> io::Result<()> {
+    let hidden = SCOPE.try_with(|scope| scope.confined.clone());
+    let Some(confined) = hidden.ok().filter(|confined| !confined.hidden_here().is_empty()) else { return Ok(()) };
+    let mut path = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))?;
+    if !rest.as_os_str().is_empty() {
+        path.push(rest);
+    }
+    if confined.hidden_here().iter().any(|hidden| path.starts_with(hidden)) {
+        return Err(io::Error::other("it is kept from tools: it holds keys, or the rules that they are under"));
+    }
+    Ok(())
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use memchr::memmem;
-use playhouse_protocol::{Cancel, EffectClass, SessionId, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::secrets::placeholders;
+use playhouse_protocol::{Cancel, EffectClass, Level, SessionId, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use crate::beneath::{Root, open_regular};
-use crate::files::{Asked, Use, blocking, text};
+use crate::claims::{Attempt, Turn, in_turn};
+use crate::files::{Asked, Use, path_of, text};
 use crate::read_file::is_binary;
 use crate::replace::{Old, changed, replace};
+use crate::secrets::refuse_placeholders;
 use crate::text::cut;
 use crate::tool::Tool;
-use crate::versions::{MAX_HASHED, Version, hold, remember, remembered};
+use crate::versions::{MAX_HASHED, Version, remember, remembered};
 
 const MAX_EDITS: usize = 100;
 /// The most characters of a diff that are kept.
@@ -77,6 +80,14 @@ impl Tool for EditFile {
         Some("edit a file".to_owned())
     }
 
+    fn level(&self, _args: &Value) -> Level {
+        Level::Write
+    }
+
+    fn subject(&self, args: &Value) -> Subject {
+        path_of(args)
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, None, &ctx)?;
         let given = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -84,8 +95,10 @@ impl Tool for EditFile {
             .iter()
             .map(|edit| Edit { old: text(edit, "old_text").to_owned(), new: text(edit, "new_text").to_owned() })
             .collect();
+        edits.iter().try_for_each(|edit| refuse_placeholders(&edit.new, &edit.old))?;
         let session = ctx.session_id.clone();
-        blocking(&ctx.cancel, move |cancel| edit(&asked, &edits, &session, cancel)).await
+        let shown = asked.shown.clone();
+        in_turn(&ctx, &shown, move |turn, cancel| edit(&asked, &edits, &session, turn, cancel)).await
     }
 }
 
@@ -95,14 +108,20 @@ struct Edit {
     new: String,
 }
 
-fn edit(asked: &Asked, edits: &[Edit], session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
+fn edit(
+    asked: &Asked,
+    edits: &[Edit],
+    session: &SessionId,
+    turn: Turn,
+    cancel: &Cancel,
+) -> Result<Attempt<ToolResult>, ToolError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::IsADirectory => asked.is_directory(),
         _ => asked.unusable(Use::Write, &error),
     };
     let spot = Root::open(asked)?.spot().map_err(failed)?;
     let file = spot.key().map_err(failed)?;
-    let held = hold(&file);
+    let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
     let mut old = open_regular(asked, &spot, Use::Write)?;
     let before = all_of(asked, &mut old)?;
     let known = remembered(session, &file);
@@ -122,9 +141,9 @@ fn edit(asked: &Asked, edits: &[Edit], session: &SessionId, cancel: &Cancel) -> 
     if after.len() as u64 > MAX_HASHED {
         return Err(too_large(asked));
     }
-    replace(asked, &spot, Old::File(&old), &after, cancel)?;
+    replace(asked, &spot, Old::File(&old), &after, &claim, cancel)?;
     // Others need not wait for the diff.
-    drop(held);
+    drop(claim);
     let version = Version::of(&after);
     let (diff, truncated) = diff(&asked.shown, &before, &after);
     let details = json!({
@@ -135,7 +154,8 @@ fn edit(asked: &Asked, edits: &[Edit], session: &SessionId, cancel: &Cancel) -> 
         remember(session, &file, version);
     }
     let count = if edits.len() == 1 { "1 edit".to_owned() } else { format!("{} edits", edits.len()) };
-    Ok(ToolResult { details, ..ToolResult::text(format!("{count} made in `{}`", asked.shown)) })
+    let text = format!("{count} made in `{}`", asked.shown);
+    Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))
 }
 
 fn all_of(asked: &Asked, file: &mut File) -> Result<Vec<u8>, ToolError> {
@@ -212,6 +232,8 @@ fn missing(before: &[u8], old: &[u8]) -> &'static str {
         "there is nothing to find, the file is empty; use write_file"
     } else if old.contains(&b'\n') && has_crlf(before) && !has_crlf(old) {
         "`old_text` does not occur; the file's lines end in \\r\\n, so end those of the edit in \\r\\n too"
+    } else if std::str::from_utf8(old).is_ok_and(|old| placeholders(old).next().is_some()) {
+        "`old_text` does not occur; it holds a placeholder for a secret that you are not shown, so take other lines"
     } else {
         "`old_text` does not occur; read the file and copy the text exactly"
     }

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{
-    Cancel, Credit, EffectClass, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
+    Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SupervisionEvent};
 use serde_json::Value;
@@ -37,7 +37,9 @@ use tokio::task::AbortHandle;
 
 use crate::mark::Scope;
 use crate::outbox::{Lane, Outbox};
+use crate::output::OutputRoom;
 use crate::run::{RunJob, RunMsg, RunState, ToolRun};
+use crate::sandbox::{Confined, Sandbox};
 use crate::sweeps::Sweeps;
 use crate::tool::Tool;
 use crate::toolset::{ToolSet, panic_text};
@@ -69,6 +71,12 @@ pub struct ExecutorArgs {
     pub cwd: PathBuf,
     /// The id of the house's node, by which its processes are found when it is dead.
     pub house_marker: String,
+    /// What the house must not show: tools take it out of what they cut or keep elsewhere.
+    pub secrets: Secrets,
+    /// Where long outputs are kept; without it they are cut.
+    pub output: Option<Arc<OutputRoom>>,
+    /// What the processes of tools are kept in.
+    pub sandbox: Sandbox,
     /// Who is told.
     pub reply: DerivedActorRef<ToolReport>,
 }
@@ -141,6 +149,7 @@ enum Note {
 pub struct ExecutorState {
     args: ExecutorArgs,
     house: Arc<str>,
+    confined: Arc<Confined>,
     runs: HashMap<ActorId, Running>,
     by_call: HashMap<ToolCallId, ActorId>,
 }
@@ -229,8 +238,9 @@ impl Actor for Executor {
         _: ActorRef<ExecutorMsg>,
         args: ExecutorArgs,
     ) -> Result<ExecutorState, ActorProcessingErr> {
-        let house = Arc::from(args.house_marker.as_str());
-        Ok(ExecutorState { args, house, runs: HashMap::new(), by_call: HashMap::new() })
+        let house: Arc<str> = Arc::from(args.house_marker.as_str());
+        let confined = Arc::new(Confined::new(args.sandbox.clone(), args.cwd.clone(), house.clone()));
+        Ok(ExecutorState { args, house, confined, runs: HashMap::new(), by_call: HashMap::new() })
     }
 
     async fn handle(
@@ -270,7 +280,8 @@ impl Actor for Executor {
                 state.ended(&myself, cell.get_id(), outcome);
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                let panicked = ToolError::Panicked(crate::text::cut(&error.to_string(), 500));
+                let text = error.to_string();
+                let panicked = ToolError::Panicked(crate::text::cut(&state.args.secrets.redact(&text), 500));
                 state.ended(&myself, cell.get_id(), Some(Err(panicked)));
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
@@ -336,8 +347,14 @@ impl ExecutorState {
             on_update: Some(Arc::new(move |partial| updates.update(partial))),
             on_progress: Some(Arc::new(move |text| progress.progress(text))),
         };
-        let scope = Scope { house: self.house.clone(), sweeps: sweeps.clone() };
-        let job = RunJob { tool, args: job.args, ctx, scope };
+        let scope = Scope {
+            house: self.house.clone(),
+            sweeps: sweeps.clone(),
+            secrets: self.args.secrets.clone(),
+            confined: self.confined.clone(),
+        };
+        let room = self.args.output.clone();
+        let job = RunJob { tool, args: job.args, ctx, scope, room };
         let (run, _) = ToolRun::spawn_linked(None, ToolRun, job, myself.get_cell()).await?;
         let cell = run.get_cell();
         // Nothing of the tool runs before `Start`, so nobody wakes the outbox before this.

@@ -4,8 +4,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use playhouse_protocol::{Cancel, ToolContext, ToolError};
+use playhouse_protocol::{Cancel, Subject, ToolContext, ToolError};
 use serde_json::Value;
+
+use crate::mark::SCOPE;
 
 /// A path that a call names, and the folder it must stay beneath.
 #[derive(Clone, Debug)]
@@ -14,6 +16,11 @@ pub(crate) struct Asked {
     pub(crate) shown: String,
     /// The working directory.
     pub(crate) cwd: PathBuf,
+}
+
+/// The path that a call names, for rules; the working directory if it names none.
+pub(crate) fn path_of(args: &Value) -> Subject {
+    Subject::Path(args.get("path").and_then(Value::as_str).unwrap_or(".").to_owned())
 }
 
 /// What was to be done with a path.
@@ -60,6 +67,13 @@ impl Asked {
         ToolError::Failed(format!("{text}; file tools work beneath it only"))
     }
 
+    /// That it names an output of this session where a file is wanted.
+    pub(crate) fn is_output(&self) -> ToolError {
+        let text =
+            format!("`{}` is the output of a call, which can only be read, with read_file and search", self.shown);
+        ToolError::Failed(text)
+    }
+
     /// That it is a directory where a file is wanted.
     pub(crate) fn is_directory(&self) -> ToolError {
         ToolError::Failed(format!("`{}` is a directory; use list_files", self.shown))
@@ -90,7 +104,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
     let signal = CancelOnDrop(cancel.child());
     let seen = signal.0.clone();
-    match tokio::task::spawn_blocking(move || work(&seen)).await {
+    let scope = SCOPE.try_with(Clone::clone).ok();
+    let work = move || match scope {
+        Some(scope) => SCOPE.sync_scope(scope, || work(&seen)),
+        None => work(&seen),
+    };
+    match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

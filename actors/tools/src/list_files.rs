@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
 use async_trait::async_trait;
 use cap_std::fs::Dir;
-use playhouse_protocol::{Cancel, EffectClass, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::{Cancel, EffectClass, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
-use crate::beneath::{Root, open_folder};
-use crate::files::{Asked, Use, blocking, number};
+use crate::beneath::{Root, guard, open_folder};
+use crate::files::{Asked, Use, blocking, number, path_of};
 use crate::tool::Tool;
 
 const DEFAULT_LIMIT: usize = 500;
@@ -57,6 +58,10 @@ impl Tool for ListFiles {
         EffectClass::Read
     }
 
+    fn subject(&self, args: &Value) -> Subject {
+        path_of(args)
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, Some("."), &ctx)?;
         let depth = number(&args, "depth").unwrap_or(1).clamp(1, MAX_DEPTH);
@@ -69,6 +74,7 @@ impl Tool for ListFiles {
                 }
                 Ok(_) | Err(_) => asked.unusable(Use::Read, &error),
             })?;
+            guard(&dir, Path::new("")).map_err(|error| asked.unusable(Use::Read, &error))?;
             let mut listing = Listing { limit: limit.clamp(1, MAX_LIMIT), lines: Vec::new(), omitted: 0 };
             listing.walk(&dir, "", depth, cancel).map_err(|stop| match stop {
                 Stop::Cancelled => ToolError::Cancelled,

@@ -11,13 +11,16 @@
 //! everything.
 
 use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
 use std::hash::BuildHasher;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use playhouse_protocol::Secrets;
 use tokio::process::Command;
 
+use crate::sandbox::{Confined, ProcessLimits, passed};
 use crate::sweeps::Sweeps;
 
 /// The variable that names the house a process belongs to.
@@ -41,6 +44,8 @@ tokio::task_local! {
 pub(crate) struct Scope {
     pub(crate) house: Arc<str>,
     pub(crate) sweeps: Sweeps,
+    pub(crate) secrets: Secrets,
+    pub(crate) confined: Arc<Confined>,
 }
 
 /// The marks of one run's processes.
@@ -49,6 +54,8 @@ pub struct Mark {
     pub(crate) run: String,
     pub(crate) tag: u64,
     pub(crate) sweeps: Option<Sweeps>,
+    /// What the processes are kept in.
+    pub(crate) confined: Option<Arc<Confined>>,
     house: String,
 }
 
@@ -56,16 +63,21 @@ impl Mark {
     /// A new mark, for the house whose tool is running here.
     pub fn here() -> Self {
         match SCOPE.try_with(Clone::clone) {
-            Ok(scope) => Self::new(&scope.house, Some(scope.sweeps)),
+            Ok(scope) => Self { confined: Some(scope.confined), ..Self::new(&scope.house, Some(scope.sweeps)) },
             Err(_) => Self::new(&NO_HOUSE, None),
         }
+    }
+
+    /// A new mark, for what this house runs outside of its tools.
+    pub fn of(house: &str) -> Self {
+        Self::new(house, None)
     }
 
     pub(crate) fn new(house: &str, sweeps: Option<Sweeps>) -> Self {
         let house = plain(house);
         let nonce = nonce();
         let tag = TAG_BIT | (house_hash(&house) << 32) | (nonce >> 32);
-        Self { run: format!("{nonce:016x}-{}", process::id()), tag, sweeps, house }
+        Self { run: format!("{nonce:016x}-{}", process::id()), tag, sweeps, confined: None, house }
     }
 
     /// The number that is to be the soft limit on file locks.
@@ -73,12 +85,21 @@ impl Mark {
         self.tag
     }
 
-    /// Puts the marks on a command, and takes what looks like a secret out of its environment.
+    /// The limits that bind each process by itself, as the shell's `ulimit` takes them.
+    pub fn limits(&self) -> String {
+        let limits = self.confined.as_ref().map(|confined| confined.sandbox.rules.limits);
+        limits.map_or_else(|| "-c 0".to_owned(), ProcessLimits::for_shell)
+    }
+
+    /// Puts the marks on a command, and gives it the variables that may pass beside those it has itself.
     pub(crate) fn put_on(&self, command: &mut Command) {
-        for (name, _) in std::env::vars_os() {
-            if is_secret(&name.to_string_lossy()) {
-                command.env_remove(&name);
-            }
+        let given = |(name, value): (&OsStr, Option<&OsStr>)| Some((name.to_owned(), value?.to_owned()));
+        let own: Vec<(OsString, OsString)> = command.as_std().get_envs().filter_map(given).collect();
+        let confined = self.confined.as_deref();
+        let named = confined.map(|confined| confined.sandbox.rules.environment.as_slice()).unwrap_or_default();
+        command.env_clear().envs(passed(named)).envs(own);
+        if let Some(temp) = confined.and_then(Confined::temp) {
+            command.env("TMPDIR", temp);
         }
         command.env(HOUSE_VAR, within(HOUSE_VAR, &self.house)).env(RUN_VAR, within(RUN_VAR, &self.run));
     }
@@ -111,7 +132,7 @@ fn within(variable: &str, name: &str) -> String {
     }
 }
 
-fn plain(name: &str) -> String {
+pub(crate) fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect()
 }
 

@@ -1,9 +1,9 @@
 //! The machine's processes, read from `/proc`. Elsewhere than on Linux the table is empty and process groups must do.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{environ, find, kill_exact, lock_limit, survey};
+pub(crate) use linux::{environ, find, kill_exact, lock_limit, since, survey};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{environ, find, kill_exact, lock_limit, survey};
+pub(crate) use other::{environ, find, kill_exact, lock_limit, since, survey};
 
 /// A process as seen at one moment. Its id and its start together name it for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,19 @@ mod linux {
             }
             before = Some(to);
         }
+    }
+
+    /// Shows those whose ids were given out after this one, the last of them if they are many, and tells which was the
+    /// last.
+    pub(crate) fn since(before: Option<i32>, mut visit: impl FnMut(Seen)) -> Option<i32> {
+        let last = newest();
+        if let (Some(from), Some(to)) = (before, last)
+            && from < to
+        {
+            let first = (from + 1).max(to.saturating_sub(i32::try_from(MAX_CHASE).unwrap_or(i32::MAX)));
+            (first..=to).filter_map(find).for_each(&mut visit);
+        }
+        last
     }
 
     /// The id that was given out last.
@@ -162,6 +175,10 @@ mod other {
     use super::{Killed, Seen};
 
     pub(crate) fn survey(_visit: impl FnMut(Seen)) {}
+
+    pub(crate) fn since(_before: Option<i32>, _visit: impl FnMut(Seen)) -> Option<i32> {
+        None
+    }
 
     pub(crate) fn find(_pid: i32) -> Option<Seen> {
         None

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::mark::Mark;
 use crate::proc_table;
 use crate::reap::{Group, Target, kill_group, submit};
+use crate::sandbox::{Exceeded, Started, Tier, Watched, watch};
 use crate::sweeps::{SweepGuard, Sweeps};
 
 const REAP_WAIT: Duration = Duration::from_secs(1);
@@ -33,7 +34,12 @@ pub struct Process {
     leader: i32,
     start: u64,
     mark: Mark,
+    tier: Tier,
     group: Group,
+    /// Dropped after the processes are gone.
+    #[cfg(target_os = "linux")]
+    #[allow(dead_code, reason = "its end is what matters")]
+    cage: Option<crate::sandbox::Cage>,
     #[cfg(target_os = "linux")]
     exit: Option<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>,
 }
@@ -41,13 +47,17 @@ pub struct Process {
 impl Process {
     /// Starts a command in its own process group, with the marks by which its descendants are found.
     ///
-    /// Variables that look like secrets are taken out of its environment, see [`is_secret`](crate::is_secret). A
-    /// command that can set its own limit on file locks to [`Mark::tag`] should do so first; it is set from here too,
+    /// It gets only the variables of this process that may pass (see [`passes`](crate::sandbox::passes)), and runs in
+    /// the sandbox of the agent whose tool starts it; bubblewrap gives it an empty input. A command that can set its own limit on file locks to [`Mark::tag`] should do so first; it is set from here too,
     /// but only once the process runs.
     pub fn spawn(mut command: Command, mark: Mark) -> io::Result<Self> {
         mark.put_on(&mut command);
         command.process_group(0).kill_on_drop(false);
-        let child = command.spawn()?;
+        let started = match mark.confined.clone() {
+            Some(confined) => crate::sandbox::start(command, &confined)?,
+            None => Started::plain(command.spawn()?),
+        };
+        let (child, tier) = (started.child, started.tier);
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
         // From here on the guard holds: an early return kills.
         let mut process = Self {
@@ -55,7 +65,10 @@ impl Process {
             leader,
             start: 0,
             mark,
+            tier,
             group: Group::Held,
+            #[cfg(target_os = "linux")]
+            cage: started.cage,
             #[cfg(target_os = "linux")]
             exit: None,
         };
@@ -72,6 +85,14 @@ impl Process {
         let maximum = getrlimit(Resource::Locks).maximum;
         // Where it is refused the other marks must do.
         let _ = prlimit(Some(pid), Resource::Locks, Rlimit { current: Some(self.mark.tag()), maximum });
+        if let Some(limits) = self.mark.confined.as_ref().map(|confined| confined.sandbox.rules.limits) {
+            let files = [(Resource::Core, Some(0)), (Resource::Fsize, Some(limits.file))];
+            for (resource, most) in files.into_iter().chain([(Resource::Nproc, limits.of_user())]) {
+                let lowered = most.map(|most| getrlimit(resource).maximum.map_or(most, |hard| hard.min(most)));
+                let _ = lowered
+                    .map(|most| prlimit(Some(pid), resource, Rlimit { current: Some(most), maximum: Some(most) }));
+            }
+        }
         if let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) {
             #[allow(deprecated, reason = "its flaw is types that lie about their descriptor; `OwnedFd` does not")]
             let exit = tokio::io::unix::AsyncFd::with_interest(handle, tokio::io::Interest::READABLE)?;
@@ -83,6 +104,28 @@ impl Process {
     /// Its process id.
     pub fn id(&self) -> u32 {
         u32::try_from(self.leader).unwrap_or_default()
+    }
+
+    /// Why it runs in no sandbox although it should, if so.
+    pub fn unconfined(&self) -> Option<&str> {
+        match &self.tier {
+            Tier::Absent(reason) => Some(reason),
+            Tier::Off | Tier::Landlock | Tier::Bwrap => None,
+        }
+    }
+
+    /// Resolves when it and what it started take more than they may; never otherwise.
+    pub fn exceeded(&self) -> impl Future<Output = Exceeded> + Send + use<> {
+        let Mark { run, tag, confined, .. } = self.mark.clone();
+        let (leader, start) = (self.leader, self.start);
+        let limits = confined.map(|confined| confined.sandbox.rules.limits);
+        let watched = limits.map(|limits| watch(Watched { leader, start, tag, run, limits }));
+        async move {
+            match watched {
+                Some(watched) => watched.await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Its standard input, once, if it was piped.
@@ -141,8 +184,8 @@ impl Process {
     }
 
     fn target(&self, child: Option<Child>, guards: Vec<SweepGuard>, done: Option<oneshot::Sender<()>>) -> Target {
-        let Mark { run, tag, .. } = self.mark.clone();
-        Target { leader: self.leader, group: self.group, start: self.start, run, tag, child, guards, done }
+        let Mark { run, tag, confined, .. } = self.mark.clone();
+        Target { leader: self.leader, group: self.group, start: self.start, run, tag, child, guards, done, confined }
     }
 }
 

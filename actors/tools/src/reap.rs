@@ -5,7 +5,7 @@
 //! while there is something to look for. Its queue holds at most one target per process being ended.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, waitpid};
@@ -14,10 +14,14 @@ use tokio::sync::oneshot;
 
 use crate::mark::{HOUSE_VAR, RUN_VAR, is_tag_of, names};
 use crate::proc_table::{self, Killed, Life, Seen};
+use crate::sandbox::Confined;
 use crate::sweeps::SweepGuard;
 
 /// How long a search goes on when something won't die (a process in an uninterruptible wait, say).
 const PATIENCE: Duration = Duration::from_millis(1_800);
+/// How long when it is a crowd that has to die: each of them needs the processor for that.
+const CROWD_PATIENCE: Duration = Duration::from_secs(20);
+const CROWD: usize = 64;
 
 /// What to look for.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub(crate) struct Target {
     pub(crate) child: Option<Child>,
     pub(crate) guards: Vec<SweepGuard>,
     pub(crate) done: Option<oneshot::Sender<()>>,
+    /// What it ran in: its temporary files go when nothing of it is left.
+    pub(crate) confined: Option<Arc<Confined>>,
 }
 
 /// Whether the leader's id still names its group.
@@ -53,7 +59,7 @@ struct Search {
     rounds: u32,
     /// Rounds in a row that found nothing.
     clean: u32,
-    deadline: Instant,
+    begun: Instant,
 }
 
 #[derive(Debug)]
@@ -103,6 +109,7 @@ impl Drop for Leaving {
 
 fn serve() {
     let _leaving = Leaving;
+    hurry();
     let mut searches: Vec<Search> = Vec::new();
     let mut pause = Duration::ZERO;
     loop {
@@ -141,15 +148,16 @@ enum Found {
 impl Search {
     fn new(target: Target) -> Self {
         let known = HashMap::from([(target.leader, target.start)]);
-        Self { target, known, rounds: 0, clean: 0, deadline: Instant::now() + PATIENCE }
+        Self { target, known, rounds: 0, clean: 0, begun: Instant::now() }
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        self.clean >= 2 || now >= self.deadline
+        let patience = if self.known.len() > CROWD { CROWD_PATIENCE } else { PATIENCE };
+        self.clean >= 2 || now.duration_since(self.begun) >= patience
     }
 
     fn finish(self) {
-        let Target { leader, run, child, guards, done, .. } = self.target;
+        let Target { leader, run, child, guards, done, confined, .. } = self.target;
         if self.clean < 2 {
             tracing::warn!(leader, run, "processes of a tool would not die");
         }
@@ -157,6 +165,7 @@ impl Search {
             // What cannot be reaped now goes to the runtime's own queue when `child` is dropped.
             let _ = child.try_wait();
         }
+        drop(confined);
         if let Some(done) = done {
             let _ = done.send(());
         }
@@ -279,6 +288,12 @@ fn note(searches: &mut [Search], found: &mut [Found], at: usize, seen: &Seen, me
     }
 }
 
+/// Lets this thread go before what it has to end, where that is allowed: a thousand busy processes would starve it.
+pub(crate) fn hurry() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, -20);
+}
+
 /// Kills a group whose leader is not reaped.
 pub(crate) fn kill_group(leader: i32) {
     if let Some(pid) = Pid::from_raw(leader) {
@@ -306,6 +321,7 @@ pub fn adopt_orphans() -> std::io::Result<()> {
 ///
 /// Never touches this process nor those it was started by.
 pub fn kill_leftovers(dead_node: &str) -> usize {
+    crate::sandbox::clear_temp(dead_node);
     let me = getpid().as_raw_nonzero().get();
     let deadline = Instant::now() + PATIENCE;
     let spared = lineage(me);

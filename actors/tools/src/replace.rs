@@ -10,8 +10,9 @@ use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, renameat_with};
 use rustix::io::Errno;
 
 use crate::beneath::Spot;
+use crate::claims::{Claim, Holder};
 use crate::files::{Asked, Use};
-use crate::mark::nonce;
+use crate::leftovers;
 
 /// What a change is to replace.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +23,18 @@ pub(crate) enum Old<'a> {
     File(&'a File),
 }
 
-/// Puts the bytes where the spot is. What was there is whole until what comes is; a link there is replaced, never
-/// written through.
+/// Puts the bytes where the spot is, if the claim on it still holds. What was there is whole until what comes is; a
+/// link there is replaced, never written through.
 pub(crate) fn replace(
     asked: &Asked,
     spot: &Spot,
     old: Old<'_>,
     bytes: &[u8],
+    claim: &Claim,
     cancel: &Cancel,
 ) -> Result<(), ToolError> {
     let failed = |error: io::Error| asked.unusable(Use::Write, &error);
+    leftovers::remove_from(&spot.dir);
     let mut temporary = Temporary::create(&spot.dir).map_err(failed)?;
     temporary.file.write_all(bytes).map_err(failed)?;
     if let Old::File(file) = old {
@@ -41,6 +44,12 @@ pub(crate) fn replace(
     if cancel.is_cancelled() {
         return Err(ToolError::Cancelled);
     }
+    let put = claim.replacing(|| put_in_place(asked, spot, old, &mut temporary));
+    put.map_err(|holder| taken_over(asked, &holder))?
+}
+
+fn put_in_place(asked: &Asked, spot: &Spot, old: Old<'_>, temporary: &mut Temporary<'_>) -> Result<(), ToolError> {
+    let failed = |error: io::Error| asked.unusable(Use::Write, &error);
     match old {
         Old::File(_) => spot.dir.rename(&temporary.name, &spot.dir, &spot.name).map_err(failed)?,
         Old::Nothing => {
@@ -69,6 +78,12 @@ pub(crate) fn changed(asked: &Asked) -> ToolError {
     ToolError::Failed(format!("{text}: read it again, then repeat your change"))
 }
 
+/// That a call held a file for too long.
+fn taken_over(asked: &Asked, holder: &Holder) -> ToolError {
+    let text = format!("`{}` was held for more than a minute and then given to {holder}", asked.shown);
+    ToolError::Failed(format!("{text}; nothing was written: read it again, then repeat your change"))
+}
+
 /// Only the permissions proper: a program that is rewritten does not stay set-user-ID.
 fn keep_owner_and_mode(from: &File, to: &File) -> io::Result<()> {
     let (old, new) = (from.metadata()?, to.metadata()?);
@@ -90,7 +105,7 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn create(dir: &'a Dir) -> io::Result<Self> {
-        let name = format!(".playhouse-{:016x}.tmp", nonce());
+        let name = leftovers::draft_name();
         let file = dir.open_with(&name, OpenOptions::new().write(true).create_new(true))?.into_std();
         Ok(Self { dir, name, file, is_in_place: false })
     }
@@ -118,6 +133,10 @@ mod tests {
         (asked, spot)
     }
 
+    fn claimed(spot: &Spot) -> Claim {
+        Claim::for_test(&spot.key().unwrap(), "test")
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
@@ -127,7 +146,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (asked, spot) = place(folder.path(), "a");
         fs::write(folder.path().join("a"), "theirs").unwrap();
-        let answer = replace(&asked, &spot, Old::Nothing, b"mine", &Cancel::new());
+        let answer = replace(&asked, &spot, Old::Nothing, b"mine", &claimed(&spot), &Cancel::new());
         assert_eq!(answer, Err(changed(&asked)));
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "theirs");
         assert_eq!(names(folder.path()), ["a"]);
@@ -142,7 +161,7 @@ mod tests {
         let old = spot.open(Use::Write).unwrap();
         fs::remove_file(folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("a"), folder.path().join("a")).unwrap();
-        replace(&asked, &spot, Old::File(&old), b"mine", &Cancel::new()).unwrap();
+        replace(&asked, &spot, Old::File(&old), b"mine", &claimed(&spot), &Cancel::new()).unwrap();
         assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "theirs");
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "mine");
     }
@@ -154,7 +173,10 @@ mod tests {
         let (asked, spot) = place(folder.path(), "a");
         let (old, cancel) = (spot.open(Use::Write).unwrap(), Cancel::new());
         cancel.cancel();
-        assert_eq!(replace(&asked, &spot, Old::File(&old), b"new", &cancel), Err(ToolError::Cancelled));
+        assert_eq!(
+            replace(&asked, &spot, Old::File(&old), b"new", &claimed(&spot), &cancel),
+            Err(ToolError::Cancelled)
+        );
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "old");
         assert_eq!(names(folder.path()), ["a"]);
     }

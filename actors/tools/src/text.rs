@@ -51,6 +51,11 @@ impl Capture {
     /// The stream as text. What is no UTF-8 becomes `U+FFFD`; where bytes were dropped, a line says how many, and the
     /// cut itself splits no character.
     pub fn text(&self) -> String {
+        self.text_with("")
+    }
+
+    /// As [`Capture::text`]; the line that says how many were dropped goes on with `note`.
+    pub fn text_with(&self, note: &str) -> String {
         let mut kept = self.head.clone();
         if !self.is_truncated() {
             kept.extend(&self.tail);
@@ -61,13 +66,15 @@ impl Capture {
         let tail = tail.get(continued(&tail)..).unwrap_or_default();
         let omitted = self.total - (kept.len() + tail.len()) as u64;
         let (head, tail) = (String::from_utf8_lossy(&kept), String::from_utf8_lossy(tail));
-        format!("{head}\n… {omitted} bytes omitted …\n{tail}")
+        format!("{head}\n… {omitted} bytes omitted{note} …\n{tail}")
     }
 
     /// The last `max` bytes as text, cut between characters.
     pub fn last(&self, max: usize) -> String {
-        let len = self.head.len() + self.tail.len();
-        let mut end: Vec<u8> = self.head.iter().chain(&self.tail).skip(len.saturating_sub(max)).copied().collect();
+        // The head is no part of the end once something between them was dropped.
+        let head: &[u8] = if self.is_truncated() { &[] } else { &self.head };
+        let len = head.len() + self.tail.len();
+        let mut end: Vec<u8> = head.iter().chain(&self.tail).skip(len.saturating_sub(max)).copied().collect();
         end.truncate(end.len() - unfinished(&end));
         let from = if self.total > end.len() as u64 { continued(&end) } else { 0 };
         String::from_utf8_lossy(end.get(from..).unwrap_or_default()).into_owned()
@@ -75,7 +82,7 @@ impl Capture {
 }
 
 /// How many bytes at the end begin a character without finishing it.
-fn unfinished(bytes: &[u8]) -> usize {
+pub(crate) fn unfinished(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let Some(byte) = bytes.get(bytes.len() - back) else { break };
         match byte {
@@ -90,7 +97,7 @@ fn unfinished(bytes: &[u8]) -> usize {
 }
 
 /// How many bytes at the start continue a character that began before.
-fn continued(bytes: &[u8]) -> usize {
+pub(crate) fn continued(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| (0x80..=0xBF).contains(*byte)).count()
 }
 
@@ -166,8 +173,10 @@ mod tests {
             } else {
                 prop_assert_eq!(&shown, &text);
             }
-            let last = capture.last(cap / 2);
-            prop_assert!(last.len() <= cap / 2 && text.ends_with(&last));
+            for max in [cap / 2, cap] {
+                let last = capture.last(max);
+                prop_assert!(last.len() <= max && text.ends_with(&last));
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use playhouse_protocol::{EffectClass, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::{EffectClass, Level, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::Value;
 
 /// How long a tool may run when it does not say.
@@ -49,6 +49,27 @@ pub trait Tool: Send + Sync {
     /// Why a person should be asked before it runs with these arguments; `None` if nobody need be.
     fn needs_permission(&self, _args: &Value) -> Option<String> {
         None
+    }
+
+    /// How much harm these arguments can do. Without a word of its own, a tool that needs permission counts as one that
+    /// runs programs, one that only reads as that, and all others as harmless.
+    fn level(&self, args: &Value) -> Level {
+        match (self.needs_permission(args), self.effect(args)) {
+            (Some(_), _) => Level::Execute,
+            (None, EffectClass::Read) => Level::ReadOnly,
+            (
+                None,
+                EffectClass::Idempotent { .. }
+                | EffectClass::Reconcilable { .. }
+                | EffectClass::Once
+                | EffectClass::Child { .. },
+            ) => Level::None,
+        }
+    }
+
+    /// What these arguments are about, for rules such as `write_file(src/**)` and for what may run beside it.
+    fn subject(&self, _args: &Value) -> Subject {
+        Subject::Nothing
     }
 
     /// Does it. The arguments fit the schema.

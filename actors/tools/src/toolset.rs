@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
 use playhouse_protocol::entry::BlockStage;
-use playhouse_protocol::{EffectClass, ToolDefinition, ToolError};
+use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolDefinition, ToolError};
 use serde_json::Value;
 
 use crate::text::{cut, edit_distance};
@@ -81,8 +81,12 @@ pub enum Vetted {
     Ready {
         /// What a crash on the way would mean.
         effect: EffectClass,
-        /// Why to ask a person first, if one is to be asked.
+        /// What it wants to do, if a person should know first.
         ask: Option<String>,
+        /// How much harm it can do.
+        level: Level,
+        /// What it is about.
+        subject: Subject,
         /// How long it may run.
         timeout: Duration,
     },
@@ -171,6 +175,21 @@ impl ToolSet {
         }
     }
 
+    /// What a call touches, whether or not it can run: a call that is refused touches nothing for long.
+    pub fn access(&self, name: &str, args: &Value) -> Access {
+        let Some(compiled) = self.find(name) else { return Access::Free };
+        let tool = &compiled.tool;
+        let asked = catch_unwind(AssertUnwindSafe(|| (tool.effect(args), tool.level(args), tool.subject(args))));
+        match asked {
+            Ok((EffectClass::Child { .. }, _, _)) => Access::Free,
+            Ok((EffectClass::Read, _, Subject::Path(path))) => Access::Reads(Some(path)),
+            Ok((EffectClass::Read, _, Subject::Nothing | Subject::Command(_))) => Access::Reads(None),
+            Ok((_, Level::Write, Subject::Path(path))) => Access::Writes(path),
+            Ok((EffectClass::Once | EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. }, _, _))
+            | Err(_) => Access::Alone,
+        }
+    }
+
     /// Looks at a call: is there such a tool, do the arguments fit, must someone be asked. Pure, if the tool is.
     pub fn vet(&self, name: &str, args: &Value) -> Vetted {
         let Some(compiled) = self.find(name) else {
@@ -189,7 +208,8 @@ impl ToolSet {
         let tool = &compiled.tool;
         let asked = catch_unwind(AssertUnwindSafe(|| {
             let (effect, ask) = (tool.effect(args), tool.needs_permission(args));
-            Vetted::Ready { effect, ask, timeout: tool.timeout_for(args) }
+            let (level, subject) = (tool.level(args), tool.subject(args));
+            Vetted::Ready { effect, ask, level, subject, timeout: tool.timeout_for(args) }
         }));
         asked.unwrap_or_else(|panic| refused(ToolError::Panicked(panic_text(panic)).to_string()))
     }
@@ -326,16 +346,42 @@ mod tests {
     fn a_call_that_can_run_is_described() {
         let vetted = defaults().vet("bash", &json!({"command": "ls", "timeout_ms": 1500}));
         let ask = Some("run a shell command".to_owned());
-        assert_eq!(vetted, Vetted::Ready { effect: EffectClass::Once, ask, timeout: Duration::from_millis(1500) });
+        let (level, subject) = (Level::ReadOnly, Subject::Command("ls".into()));
+        let timeout = Duration::from_millis(1500);
+        assert_eq!(vetted, Vetted::Ready { effect: EffectClass::Once, ask, level, subject, timeout });
+        let levels = [("cargo test", Level::Execute), ("rm -rf x", Level::Dangerous), ("rm -rf /", Level::Forbidden)];
+        for (command, expected) in levels {
+            let vetted = defaults().vet("bash", &json!({"command": command}));
+            assert!(matches!(vetted, Vetted::Ready { level, .. } if level == expected), "{command}: {vetted:?}");
+        }
         let vetted = defaults().vet("read_file", &json!({"path": "x"}));
         assert!(matches!(vetted, Vetted::Ready { effect: EffectClass::Read, ask: None, .. }));
-        let once =
-            |ask: &str| Vetted::Ready { effect: EffectClass::Once, ask: Some(ask.into()), timeout: DEFAULT_TIMEOUT };
+        let once = |ask: &str| Vetted::Ready {
+            effect: EffectClass::Once,
+            ask: Some(ask.into()),
+            level: Level::Write,
+            subject: Subject::Path("x".into()),
+            timeout: DEFAULT_TIMEOUT,
+        };
         assert_eq!(defaults().vet("write_file", &json!({"path": "x", "content": ""})), once("write a file"));
         let edits = json!([{"old_text": "a", "new_text": ""}]);
         assert_eq!(defaults().vet("edit_file", &json!({"path": "x", "edits": edits})), once("edit a file"));
         let vetted = defaults().vet("search", &json!({"pattern": "x"}));
         assert!(matches!(vetted, Vetted::Ready { effect: EffectClass::Read, ask: None, .. }));
+    }
+
+    #[test]
+    fn what_a_call_touches_follows_from_what_it_does() {
+        let touches = |name: &str, args: Value| defaults().access(name, &args);
+        assert_eq!(touches("read_file", json!({"path": "a"})), Access::Reads(Some("a".into())));
+        assert_eq!(touches("list_files", json!({})), Access::Reads(Some(".".into())));
+        assert_eq!(touches("write_file", json!({"path": "a"})), Access::Writes("a".into()));
+        assert_eq!(touches("edit_file", json!({"path": "b"})), Access::Writes("b".into()));
+        assert_eq!(touches("bash", json!({"command": "ls"})), Access::Alone);
+        let set = ToolSet::new(vec![odd("odd", json!({}))]).unwrap();
+        assert_eq!(set.access("odd", &json!({})), Access::Alone);
+        assert_eq!(set.access("odd", &json!({"boom": 1})), Access::Alone, "one that panics");
+        assert_eq!(set.access("missing", &json!({})), Access::Free);
     }
 
     #[test]

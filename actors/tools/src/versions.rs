@@ -1,12 +1,11 @@
-//! Which version of a file each agent has seen, and who may change a file now.
+//! Which version of a file each agent has seen.
 //!
-//! Both are the process's: every house in it and every agent share them, whoever made their tools. An agent is known
-//! by its session.
+//! This is the process's: every house in it and every agent share it, whoever made their tools. An agent is known by
+//! its session.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -19,9 +18,6 @@ use crate::beneath::FileKey;
 /// The most versions that are remembered; the oldest go first. A forgotten file has to be read again before it is
 /// overwritten.
 const MAX_SEEN: usize = 16_384;
-/// How many files can be changed at once. Two that share a lock wait for each other, nothing worse: a holder takes
-/// no second one.
-const LOCKS: usize = 256;
 /// The largest file that is told by its content; larger ones are told by their marks.
 pub(crate) const MAX_HASHED: u64 = 10_000_000;
 
@@ -68,6 +64,13 @@ impl Version {
             bytes: u64::try_from(seen.st_size).unwrap_or_default(),
             times: [written, changed],
         })
+    }
+
+    /// How large the file was.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Content { bytes, .. } | Self::Marks { bytes, .. } => *bytes,
+        }
     }
 
     /// Whether an open file, read from its beginning, is still this.
@@ -123,22 +126,12 @@ pub(crate) fn remembered(session: &SessionId, file: &FileKey) -> Option<Version>
     locked(&SEEN).get(session, file)
 }
 
-/// Holds a file for a change: from the check of its version to its replacement nobody else here changes it.
-pub(crate) fn hold(file: &FileKey) -> MutexGuard<'static, ()> {
-    let at = usize::try_from(CHANGES.1.hash_one(file) % LOCKS as u64).unwrap_or_default();
-    // A remainder of the length is always within it; a table without locks would be a mistake of this file.
-    let lock = CHANGES.0.get(at).unwrap_or(&CHANGES.2);
-    locked(lock)
-}
-
-/// Whoever panicked with the lock left nothing half done: what it guards is on disk and replaced whole.
+/// Whoever panicked with the lock left nothing half done.
 fn locked<T>(lock: &'static Mutex<T>) -> MutexGuard<'static, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(|| Mutex::new(Seen::new(MAX_SEEN)));
-static CHANGES: LazyLock<([Mutex<()>; LOCKS], RandomState, Mutex<()>)> =
-    LazyLock::new(|| ([const { Mutex::new(()) }; LOCKS], RandomState::new(), Mutex::new(())));
 
 type SeenKey = (SessionId, FileKey);
 

@@ -1,14 +1,16 @@
 //! `write_file`: makes a file, or replaces one that the agent has read.
 
 use async_trait::async_trait;
-use playhouse_protocol::{Cancel, EffectClass, SessionId, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::{Cancel, EffectClass, Level, SessionId, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
 use crate::beneath::{Root, open_if_there};
-use crate::files::{Asked, Use, blocking, text};
+use crate::claims::{Attempt, Turn, in_turn};
+use crate::files::{Asked, Use, path_of, text};
 use crate::replace::{Old, changed, replace};
+use crate::secrets::refuse_placeholders;
 use crate::tool::Tool;
-use crate::versions::{Version, hold, remember, remembered};
+use crate::versions::{Version, remember, remembered};
 
 /// The most text that is written at once.
 const MAX_TEXT: usize = 1_000_000;
@@ -53,6 +55,14 @@ impl Tool for WriteFile {
         Some("write a file".to_owned())
     }
 
+    fn level(&self, _args: &Value) -> Level {
+        Level::Write
+    }
+
+    fn subject(&self, args: &Value) -> Subject {
+        path_of(args)
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, None, &ctx)?;
         let content = text(&args, "content").to_owned();
@@ -60,12 +70,20 @@ impl Tool for WriteFile {
             let text = format!("{} bytes are more than 1 MB; write less, then add to it with edit_file", content.len());
             return Err(ToolError::InvalidArgs(text));
         }
+        refuse_placeholders(&content, "")?;
         let session = ctx.session_id.clone();
-        blocking(&ctx.cancel, move |cancel| write(&asked, content.as_bytes(), &session, cancel)).await
+        let shown = asked.shown.clone();
+        in_turn(&ctx, &shown, move |turn, cancel| write(&asked, content.as_bytes(), &session, turn, cancel)).await
     }
 }
 
-fn write(asked: &Asked, content: &[u8], session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
+fn write(
+    asked: &Asked,
+    content: &[u8],
+    session: &SessionId,
+    turn: Turn,
+    cancel: &Cancel,
+) -> Result<Attempt<ToolResult>, ToolError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::IsADirectory => asked.is_directory(),
         _ => asked.unusable(Use::Write, &error),
@@ -77,10 +95,10 @@ fn write(asked: &Asked, content: &[u8], session: &SessionId, cancel: &Cancel) ->
     };
     let spot = spot.map_err(failed)?;
     let file = spot.key().map_err(failed)?;
-    let _held = hold(&file);
+    let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
     let made = match open_if_there(asked, &spot, Use::Write)? {
         None => {
-            replace(asked, &spot, Old::Nothing, content, cancel)?;
+            replace(asked, &spot, Old::Nothing, content, &claim, cancel)?;
             true
         }
         Some(mut old) => {
@@ -91,7 +109,7 @@ fn write(asked: &Asked, content: &[u8], session: &SessionId, cancel: &Cancel) ->
             if !known.is_that_of(&mut old).map_err(failed)? {
                 return Err(changed(asked));
             }
-            replace(asked, &spot, Old::File(&old), content, cancel)?;
+            replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
             false
         }
     };
@@ -99,5 +117,6 @@ fn write(asked: &Asked, content: &[u8], session: &SessionId, cancel: &Cancel) ->
     let details = json!({"bytes": content.len(), "created": made, "version": version.to_string()});
     remember(session, &file, version);
     let done = if made { "created" } else { "replaced" };
-    Ok(ToolResult { details, ..ToolResult::text(format!("{done} `{}`: {} bytes", asked.shown, content.len())) })
+    let text = format!("{done} `{}`: {} bytes", asked.shown, content.len());
+    Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))
 }

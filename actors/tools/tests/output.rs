@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Bench, text};
 use playhouse_protocol::{ToolError, ToolReport};
-use playhouse_tools::default_tools;
+use playhouse_tools::{OutputRoom, default_tools};
 use serde_json::json;
 
 /// Head and tail of both streams, and what is said of the rest.
@@ -23,7 +25,8 @@ fn peak() -> usize {
 #[tokio::test]
 async fn f16_endless_output_is_bounded_in_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bench = Bench::in_house(default_tools(), "test-house", folder.path().to_owned()).await;
+    let room = Arc::new(OutputRoom::new(folder.path().join("room")));
+    let mut bench = Bench::with_output(default_tools(), folder.path().to_owned(), Some(room)).await;
     bench.run("bash", json!({"command": "echo warm"})).await.unwrap();
     let before = peak();
 
@@ -43,8 +46,14 @@ async fn f16_endless_output_is_bounded_in_memory() {
     let whole = text(&answer);
     assert!(whole.starts_with("y\ny\n") && whole.ends_with("no\nno\n"), "{:?}", whole.get(..80));
     assert_eq!((whole.matches("bytes omitted").count(), whole.len() < MOST), (2, true), "{}", whole.len());
-    assert_eq!(answer.unwrap().details, json!({"exit_code": 0, "truncated": true}));
+    let note = "bytes omitted; the first 67108864 bytes: read_file `output:/only` with `offset` and `limit` …";
+    assert_eq!(whole.matches(note).count(), 2);
+    assert_eq!(answer.unwrap().details, json!({"exit_code": 0, "truncated": true, "output": "output:/only"}));
+    assert_eq!(std::fs::metadata(folder.path().join("room/only.txt")).unwrap().len(), 64 << 20);
+    assert!(!folder.path().join("room/endless.txt").exists());
+    let part = bench.run("read_file", json!({"path": "output:/only", "offset": 33_554_432, "limit": 9})).await;
+    assert_eq!(text(&part), "y\n", "its last line");
 
     let grown = peak() - before;
-    assert!(grown <= ALLOWED, "{grown} bytes for output that is not kept");
+    assert!(grown <= ALLOWED, "{grown} bytes for output that is not kept in memory");
 }

@@ -418,3 +418,20 @@ async fn agents_that_count_in_one_file_miss_no_number() {
     }
     assert_eq!(fs::read_to_string(folder.path().join("count.txt")).unwrap(), (AGENTS * TIMES).to_string());
 }
+
+#[tokio::test]
+async fn what_a_kill_left_behind_is_removed_by_the_next_write_in_its_folder() {
+    let (folder, mut bench) = bench().await;
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(2 * 3_600);
+    let left =
+        [".playhouse-0123456789abcdef.tmp", ".playhouse-notes.tmp", "old.tmp", ".playhouse-fedcba9876543210.tmp"];
+    for name in left {
+        let file = fs::File::create(folder.path().join(name)).unwrap();
+        if name != ".playhouse-fedcba9876543210.tmp" {
+            file.set_modified(hours_ago).unwrap();
+        }
+    }
+    write(&mut bench, "a.txt", "x").await.unwrap();
+    let there = [".playhouse-fedcba9876543210.tmp", ".playhouse-notes.tmp", "a.txt", "old.tmp"];
+    assert_eq!(names(folder.path()), there, "the first is nobody's any more, the last may be somebody's");
+}

@@ -59,7 +59,7 @@ impl State {
             tool_call_id: call.clone(),
             tool_name: name.to_owned(),
         };
-        let mut settings = durable.settings.as_ref().clone();
+        let mut settings = machine.settings_with_grants().as_ref().clone();
         settings.model = machine.setup().model.clone();
         settings.fallbacks = machine.setup().fallbacks.clone();
         let opened = sub.opened(&settings, session.clone(), spawned_by);
@@ -84,16 +84,20 @@ impl State {
         self.work().children.insert(call, child);
     }
 
-    /// What a child has of its parent unless it has its own: who answers questions, and who answers for the model.
+    /// What a child has of its parent unless it has its own: who answers questions, and who answers for the model. The
+    /// commands that are the parent's hooks are the child's in any case.
     fn inherited(&self, own: &Definition, has_model: bool) -> Definition {
         let mut definition = own.clone();
         let parent = &self.life.definition;
-        if let (Approvals::Nobody, Approvals::Code(_)) = (&definition.approvals, &parent.approvals) {
+        if let (Approvals::Nobody, Approvals::Code(_) | Approvals::Inbox) = (&definition.approvals, &parent.approvals) {
             definition.approvals = parent.approvals.clone();
         }
+        // What the parent's policies forbid is forbidden to the child.
+        definition.policies = parent.policies.iter().chain(&own.policies).cloned().collect();
         if definition.provider_override.is_none() && !has_model {
             definition.provider_override = parent.provider_override.clone();
         }
+        definition.hooks = std::mem::take(&mut definition.hooks).beneath(&parent.hooks);
         definition
     }
 

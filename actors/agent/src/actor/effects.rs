@@ -5,21 +5,25 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{
-    Batch, CallId, CallReport, CommitReport, ModelConfig, ProviderError, SessionId, StreamConfig, ToolCallId,
-    ToolReport,
+    Batch, CallId, CallReport, CommitReport, Durability, ModelConfig, ProviderError, SessionId, StreamConfig,
+    ToolCallId, ToolReport,
 };
 use playhouse_provider::{ConnectionMsg, Patience};
 use playhouse_session::WriterMsg;
 use playhouse_supervision::NodeState;
-use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, ToolJob};
+use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, Sandbox, ToolJob};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 
 use super::msg::AgentMsg;
+use super::redaction::{clean_failure, clean_report};
 use super::state::{Stage, State};
+use super::work::Asked;
+use crate::approvals::{APPROVALS, ApprovalsMsg, Filed, OpenQuestion};
 use crate::backstage::connection_id;
 use crate::handle::{Agent, AgentHandle};
+use crate::hooks::command::Scene;
 use crate::hooks::{Approvals, PermissionRequest};
-use crate::machine::{Effect, HookCall, HookId, Input, Start, Target, Timer, Verdict};
+use crate::machine::{Effect, HookCall, HookId, Input, Start, Target, Timer};
 use crate::task::Task;
 
 impl State {
@@ -41,8 +45,14 @@ impl State {
             }
             Effect::Spawn { call, name, args, session } => self.spawn_child(call, &name, &args, session),
             Effect::Hook { hook, call } => self.run_hook(hook, call),
-            Effect::Ask { permission_id, tool_call_id, tool_name, args, reason } => {
-                self.ask(PermissionRequest { permission_id, tool_call_id, tool_name, args, reason });
+            Effect::Ask { permission_id, tool_call_id, tool_name, args, question } => {
+                let question = *question;
+                self.ask(PermissionRequest { permission_id, tool_call_id, tool_name, args, question });
+            }
+            Effect::Remember { rules } => {
+                if let Some(approvals) = self.life.backstage.approvals.get(APPROVALS) {
+                    let _ = approvals.cast(ApprovalsMsg::Remember { rules });
+                }
             }
             Effect::Cancel(target) => self.cancel(target),
             Effect::Emit(event) => self.life.topic.publish(event),
@@ -225,6 +235,7 @@ impl State {
                 drop(credit);
             }
             CallReport::Retrying { call, attempt, error, delay_ms } => {
+                let error = clean_failure(&self.life.backstage.secrets(), error);
                 self.feed(Input::Retrying { call, attempt, error, delay_ms });
             }
             CallReport::Responded { call, attempt, message } => {
@@ -233,6 +244,7 @@ impl State {
             }
             CallReport::Failed { call, attempt, error } => {
                 self.work().call_node = None;
+                let error = clean_failure(&self.life.backstage.secrets(), error);
                 self.feed(Input::CallFailed { call, attempt, error });
             }
         }
@@ -258,6 +270,14 @@ impl State {
             session_id: machine.durable().session_id.clone(),
             cwd: machine.durable().settings.cwd.clone(),
             house_marker: self.life.backstage.node.to_string(),
+            secrets: self.life.backstage.secrets(),
+            output: Some(Arc::new(
+                self.life.backstage.outputs.room(&machine.durable().session_id, machine.durable().settings.durability),
+            )),
+            sandbox: Sandbox {
+                mode: machine.durable().settings.sandbox,
+                rules: self.life.backstage.outside.sandbox.clone(),
+            },
             reply: self.myself.get_derived::<ToolReport>(),
         };
         // A name is not given and `pre_start` cannot fail, so neither can this.
@@ -281,7 +301,7 @@ impl State {
     }
 
     pub(super) fn tool_report(&mut self, report: ToolReport) {
-        match report {
+        match clean_report(&self.life.backstage.secrets(), report) {
             ToolReport::Updated { call, partial, credit } => {
                 self.feed(Input::ToolUpdated { call, partial });
                 drop(credit);
@@ -298,17 +318,36 @@ impl State {
     }
 
     fn run_hook(&mut self, hook: HookId, call: HookCall) {
-        let (work, myself) = (self.life.definition.hooks.run(call), self.myself.clone());
+        let Stage::Live(machine) = &self.stage else { return };
+        let (point, durable, house) = (call.point(), machine.durable(), &self.life.backstage);
+        let scene = || Scene {
+            session_id: durable.session_id.clone(),
+            transcript: match durable.settings.durability {
+                Durability::None => None,
+                Durability::Flush | Durability::Os => house.journals.path(&durable.session_id),
+            },
+            cwd: durable.settings.cwd.clone(),
+            permission: durable.settings.permission,
+            house: house.node.to_string(),
+        };
+        let (work, myself) = (self.life.definition.consult(call, scene), self.myself.clone());
         let task = Task::spawn(async move {
             let verdict = AssertUnwindSafe(work).catch_unwind().await;
-            let verdict = verdict.unwrap_or_else(|_| Verdict::Stop { reason: "the hook crashed".to_owned() });
+            let verdict = verdict.unwrap_or_else(|_| point.failed("the hook crashed"));
             let _ = myself.cast(AgentMsg::HookDone { hook, verdict });
         });
         self.work().hooks.insert(hook, task);
     }
 
     fn ask(&mut self, request: PermissionRequest) {
-        let Approvals::Code(answer) = self.life.definition.approvals.clone() else { return };
+        let answer = match &self.life.definition.approvals {
+            Approvals::Nobody | Approvals::Watcher => return,
+            Approvals::Code(answer) => answer.clone(),
+            Approvals::Inbox => {
+                let (agent_id, session_id) = (self.life.agent_id.clone(), self.life.session());
+                return self.file(OpenQuestion { agent_id, session_id, request });
+            }
+        };
         let handle = AgentHandle::new(self.life.clone());
         let permission_id = request.permission_id.clone();
         let task = Task::spawn(async move {
@@ -320,7 +359,28 @@ impl State {
             // A question that was called off needs no answer.
             let _ = handle.respond_permission(permission_id, decision).await;
         });
-        self.work().questions.insert(permission_id, task);
+        self.work().questions.insert(permission_id, Asked::Code { _task: task });
+    }
+
+    fn file(&mut self, question: OpenQuestion) {
+        let permission_id = question.request.permission_id.clone();
+        let handle = AgentHandle::new(self.life.clone());
+        let _filed = Filed::new(&self.life.backstage.approvals, question.clone(), handle);
+        self.work().questions.insert(permission_id, Asked::Inbox { question, _filed });
+    }
+
+    /// Puts the questions that wait into an inbox that has just started.
+    pub(super) fn ask_again(&mut self) {
+        let waiting = |asked: &Asked| match asked {
+            Asked::Code { .. } => None,
+            Asked::Inbox { question, .. } => Some(question.clone()),
+        };
+        let questions: Vec<OpenQuestion> = self.work().questions.values().filter_map(waiting).collect();
+        for question in questions {
+            // The old filing goes first, so that its end does not end the new one.
+            self.work().questions.remove(&question.request.permission_id);
+            self.file(question);
+        }
     }
 
     fn cancel(&mut self, target: Target) {

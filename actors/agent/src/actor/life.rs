@@ -10,6 +10,7 @@ use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
 use super::msg::AgentMsg;
+use super::redaction::clean_opened;
 use crate::backstage::{Backstage, Lease};
 use crate::definition::{Definition, Toolbox};
 use crate::hooks::Approvals;
@@ -86,8 +87,10 @@ impl Life {
         let models = std::iter::once(&opened.settings.model).chain(&opened.settings.fallbacks);
         let keyed: Vec<_> = models.filter(|model| model.api_key.is_some()).cloned().collect();
         if !keyed.is_empty() {
+            keyed.iter().for_each(|model| backstage.learn_key(model));
             keep_keys_out(Arc::make_mut(&mut opened.settings));
         }
+        clean_opened(&backstage.secrets(), &mut opened);
         Self {
             topic,
             session: Mutex::new(opened.session_id.clone()),
@@ -200,7 +203,9 @@ impl Life {
 
     /// The model to ask: the one of the settings, with the key the program gave, or one from the environment.
     pub(super) fn model(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
-        with_key(self.given(settings))
+        let model = with_key(self.given(settings));
+        self.backstage.learn_key(&model);
+        model
     }
 
     pub(crate) fn lease(&self, lease: Lease) {
@@ -219,12 +224,15 @@ impl Life {
 
     /// What the machine works with; `key` gives a model its key.
     pub(super) fn setup(&self, settings: &Settings, key: impl Fn(&Arc<ModelConfig>) -> Arc<ModelConfig>) -> Setup {
-        let mut setup = Setup::new(Arc::new(Toolbox::new(&self.definition)), key(&settings.model));
+        let toolbox = Toolbox::new(&self.definition, self.backstage.rules.clone());
+        let mut setup = Setup::new(Arc::new(toolbox), key(&settings.model));
         setup.fallbacks = settings.fallbacks.iter().map(key).collect();
-        setup.hooks = self.definition.hooks.set();
+        setup.hooks = self.definition.points();
+        setup.slow_hooks = self.definition.hooks.slow();
         setup.approver = match self.definition.approvals {
             Approvals::Nobody => Approver::Nobody,
             Approvals::Watcher | Approvals::Code(_) => Approver::Present,
+            Approvals::Inbox => Approver::Inbox,
         };
         setup
     }

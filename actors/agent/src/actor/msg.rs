@@ -84,13 +84,15 @@ pub enum AgentMsg {
         /// The call that asked for it.
         call: ToolCallId,
     },
+    /// The inbox of questions is new: put those that wait into it.
+    AskAgain,
     /// Fail, as a bug would make it fail. For tests and demonstrations.
     Crash,
 }
 
 impl AgentMsg {
     /// Every name that [`AgentMsg::name`] gives.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         "Tell",
         "Await",
         "Look",
@@ -104,6 +106,7 @@ impl AgentMsg {
         "ConnectionIs",
         "ChildDone",
         "ChildDue",
+        "AskAgain",
         "Crash",
     ];
 
@@ -123,6 +126,7 @@ impl AgentMsg {
             Self::ConnectionIs(_) => "ConnectionIs",
             Self::ChildDone { .. } => "ChildDone",
             Self::ChildDue { .. } => "ChildDue",
+            Self::AskAgain => "AskAgain",
             Self::Crash => "Crash",
         }
     }
@@ -171,6 +175,8 @@ pub struct AgentState {
     pub is_streaming: bool,
     /// The conversation.
     pub messages: History,
+    /// Changes that wait for someone to approve of them.
+    pub plan: Vec<playhouse_protocol::entry::PlannedChange>,
     /// Inputs that wait in its queues: steering, follow-ups.
     pub queued: (usize, usize),
     /// How it is configured.
@@ -189,6 +195,7 @@ impl AgentState {
             last_active_at: durable.last_active_at,
             is_streaming: machine.is_running(),
             messages: durable.transcript(),
+            plan: durable.plan().to_vec(),
             queued: (durable.steering.len(), durable.follow_ups.len()),
             settings: durable.settings.as_ref().clone(),
         }

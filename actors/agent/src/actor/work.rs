@@ -14,8 +14,17 @@ use ractor::ActorRef;
 use super::children::Child;
 use super::msg::{Reply, Waiter};
 use super::watch::Watched;
+use crate::approvals::{Filed, OpenQuestion};
 use crate::machine::{HookId, Timer};
 use crate::task::Task;
+
+/// A question that waits, with whoever was asked.
+pub(super) enum Asked {
+    /// Users' code.
+    Code { _task: Task },
+    /// The house's inbox.
+    Inbox { question: OpenQuestion, _filed: Filed },
+}
 
 /// What is under way.
 #[derive(Default)]
@@ -39,7 +48,7 @@ pub(super) struct Work {
     /// Sub-agents that an earlier incarnation had started and this one has not taken up.
     pub orphans: Vec<SessionId>,
     pub hooks: HashMap<HookId, Task>,
-    pub questions: HashMap<PermissionId, Task>,
+    pub questions: HashMap<PermissionId, Asked>,
     pub timers: HashMap<Timer, Task>,
     pub replies: HashMap<InputId, Vec<(Reply, Permit)>>,
     pub waiters: HashMap<InputId, Vec<Waiter>>,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{InputKind, QueuedInput};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentMessage, ContinuationKind, EntryBody, History, InputId, Message, PermissionDecision, PermissionId,
+    AgentMessage, Answer as PermissionAnswer, ContinuationKind, EntryBody, GrantScope, History, InputId, Message,
+    PermissionDecision, PermissionId, Question,
 };
 
 use super::durable::{CallSlot, CallState, Durable, Run};
@@ -98,8 +99,13 @@ impl Machine {
                 self.rotate(input_id, to);
                 Ok(Answer::Later)
             }
-            Input::Approved { permission_id, decision, .. } => {
-                self.resolve(&permission_id, decision)?;
+            Input::Approved { input_id, permission_id, decision } => {
+                self.resolve(&permission_id, decision, Some(input_id))?;
+                Ok(Answer::Ack)
+            }
+            Input::Plan { input_id, decision } => {
+                self.must_be_idle()?;
+                self.decide_plan(input_id, decision)?;
                 Ok(Answer::Ack)
             }
             // Everything else is not an input from outside.
@@ -149,21 +155,44 @@ impl Machine {
     }
 
     /// The call that waits for an answer to this question.
-    pub(super) fn asked(&self, permission_id: &PermissionId) -> Option<&CallSlot> {
+    pub(super) fn asked(&self, permission_id: &PermissionId) -> Option<(&CallSlot, &Question)> {
         let turn = self.durable.run.as_deref().and_then(Run::turn)?;
-        let is_it =
-            |state: &CallState| matches!(state, CallState::Asked { permission_id: open, .. } if open == permission_id);
-        turn.calls.iter().find(|slot| is_it(&slot.state))
+        turn.calls.iter().find_map(|slot| match &slot.state {
+            CallState::Asked { permission_id: open, question } if open == permission_id => {
+                Some((slot, question.as_ref()))
+            }
+            CallState::Open
+            | CallState::Asked { .. }
+            | CallState::Granted { .. }
+            | CallState::Denied { .. }
+            | CallState::Started { .. }
+            | CallState::Ended { .. } => None,
+        })
     }
 
-    fn resolve(&mut self, permission_id: &PermissionId, decision: PermissionDecision) -> Result<(), InputError> {
-        let asked = self.asked(permission_id);
-        let Some(slot) = asked else { return Err(InputError::UnknownPermission(permission_id.clone())) };
+    fn resolve(
+        &mut self,
+        permission_id: &PermissionId,
+        decision: PermissionDecision,
+        input_id: Option<InputId>,
+    ) -> Result<(), InputError> {
+        let Some((slot, question)) = self.asked(permission_id) else {
+            return Err(InputError::UnknownPermission(permission_id.clone()));
+        };
+        let scope = decision.scope().unwrap_or_default();
+        if scope > question.offer {
+            return Err(InputError::NotOffered(permission_id.clone()));
+        }
+        let rules = if scope == GrantScope::Once { Vec::new() } else { question.rules.clone() };
         let tool_call_id = slot.id.clone();
         self.flight.tools.remove(&tool_call_id);
         self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
         let permission_id = permission_id.clone();
-        self.push(EntryBody::PermissionResolved { permission_id, tool_call_id, decision });
+        if scope == GrantScope::Always {
+            self.act(Effect::Remember { rules: rules.clone() });
+        }
+        let answer = Box::new(PermissionAnswer { decision, rules, input_id });
+        self.push(EntryBody::PermissionResolved { permission_id, tool_call_id, answer });
         Ok(())
     }
 
@@ -171,7 +200,7 @@ impl Machine {
         let seconds = PERMISSION_DEADLINE.as_secs();
         let reason = format!("nobody answered within {seconds} s");
         // An answer that came first makes this a question that is no longer open.
-        let _ = self.resolve(permission_id, PermissionDecision::Deny { reason });
+        let _ = self.resolve(permission_id, PermissionDecision::Deny { reason }, None);
     }
 }
 
@@ -199,7 +228,10 @@ fn must_be_from_user(messages: &[Arc<AgentMessage>]) -> Result<(), InputError> {
 pub(super) fn continues_at(durable: &Durable, kind: &ContinuationKind) -> Result<usize, InputError> {
     let here = durable.history.len();
     match kind {
-        ContinuationKind::Initial | ContinuationKind::Default | ContinuationKind::Compaction => Ok(here),
+        ContinuationKind::Initial
+        | ContinuationKind::Default
+        | ContinuationKind::Compaction
+        | ContinuationKind::Plan { .. } => Ok(here),
         ContinuationKind::Rerun { .. } => durable.rerun_point.ok_or(InputError::NothingToRerun),
         ContinuationKind::Branch { entry: None, .. } => Ok(here),
         ContinuationKind::Branch { entry: Some(entry), .. } => durable

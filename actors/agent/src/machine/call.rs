@@ -246,7 +246,7 @@ impl Machine {
         });
     }
 
-    fn answer_with(&mut self, message: Message) {
+    pub(super) fn answer_with(&mut self, message: Message) {
         self.show_message();
         let Some(open) = self.flight.call.take() else { return };
         self.flight.lost = 0;

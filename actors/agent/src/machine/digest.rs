@@ -23,6 +23,13 @@ impl Digest {
     }
 }
 
+/// The digest of a call's arguments.
+pub(super) fn of(args: &serde_json::Value) -> Digest {
+    let mut digest = Digest::default();
+    let _ = serde_json::to_writer(&mut digest, args);
+    digest
+}
+
 impl io::Write for Digest {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {

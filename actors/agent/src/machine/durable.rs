@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use playhouse_context::repaired;
-use playhouse_protocol::entry::{InputKind, Opened, Placed, QueuedInput, Settings, SpawnRef};
+use playhouse_protocol::entry::{InputKind, Opened, Placed, PlannedChange, QueuedInput, Settings, SpawnRef};
 use playhouse_protocol::{
     AgentId, AgentMessage, ContinuationKind, EffectClass, Entry, EntryBody, EntryId, ExecutionTracker, History,
     InputId, LoopId, Message, ModelConfig, Outcome, PermissionDecision, ProviderError, SessionId, StopReason,
@@ -15,8 +15,9 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
+use super::plan::{approved, queued_as};
 use super::report::RunReport;
-pub use super::run::{Ask, CallSlot, CallState, Pending, Phase, Run, Turn, Wants};
+pub use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
 use super::seen::Seen;
 
 /// How many ended runs are remembered, for those who ask late.
@@ -51,6 +52,8 @@ pub struct Durable {
     pub follow_ups: VecDeque<QueuedInput>,
     /// An accepted prompt or continuation whose run has not begun.
     pub pending: Option<Box<Pending>>,
+    /// What it was allowed and what it planned: most have neither.
+    pub extra: Option<Box<Extra>>,
     /// The run; an agent without one has no room for it.
     pub run: Option<Box<Run>>,
     /// An ended run whose `after_loop` is still due.
@@ -79,6 +82,22 @@ pub struct Durable {
     pub rotated_to: Option<SessionId>,
 }
 
+/// What few sessions have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extra {
+    grants: Vec<String>,
+    plan: Vec<PlannedChange>,
+    last_change: u32,
+}
+
+impl Extra {
+    fn of(opened: &Opened) -> Option<Box<Self>> {
+        let (grants, plan) = (opened.settings.grants.clone(), opened.plan.clone());
+        let last_change = plan.iter().map(|planned| planned.change).max().unwrap_or_default();
+        (!grants.is_empty() || !plan.is_empty()).then(|| Box::new(Self { grants, plan, last_change }))
+    }
+}
+
 impl Durable {
     /// A session before its first entry.
     pub fn new(opened: &Opened) -> Self {
@@ -96,6 +115,7 @@ impl Durable {
             steering: VecDeque::new(),
             follow_ups: VecDeque::new(),
             pending: None,
+            extra: Extra::of(opened),
             run: None,
             closing: None,
             seen: Seen::default(),
@@ -118,6 +138,25 @@ impl Durable {
             durable.accept(input, 0);
         }
         durable
+    }
+
+    /// What the agent was allowed for longer than once: rules.
+    pub fn grants(&self) -> &[String] {
+        self.extra.as_ref().map(|extra| extra.grants.as_slice()).unwrap_or_default()
+    }
+
+    /// Changes that wait for approval.
+    pub fn plan(&self) -> &[PlannedChange] {
+        self.extra.as_ref().map(|extra| extra.plan.as_slice()).unwrap_or_default()
+    }
+
+    /// The number of the last change that was planned.
+    pub fn last_change(&self) -> u32 {
+        self.extra.as_ref().map(|extra| extra.last_change).unwrap_or_default()
+    }
+
+    fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
     }
 
     /// The model that answers now: the settings' own, or one that the open turn has fallen back on.
@@ -193,6 +232,7 @@ impl Durable {
                 self.settle_turn(&entry.id);
                 self.place(placed, &entry.id);
                 if let Some(run) = &mut self.run {
+                    run.nudged(placed);
                     run.prompt.clear();
                     run.tracker.turns = *turn_index;
                     run.phase = Phase::Turn(Box::new(Turn {
@@ -222,26 +262,58 @@ impl Durable {
                 }
             }
             EntryBody::Responded { message, .. } => self.respond(message, &entry.id),
-            EntryBody::PermissionAsked { permission_id, tool_call_id, reason } => {
-                let state = CallState::Asked { permission_id: permission_id.clone(), reason: reason.clone() };
+            EntryBody::PermissionAsked { permission_id, tool_call_id, question } => {
+                let state = CallState::Asked { permission_id: permission_id.clone(), question: question.clone() };
                 self.set_call(tool_call_id, state);
             }
-            EntryBody::PermissionResolved { tool_call_id, decision, .. } => {
-                let state = match decision {
-                    PermissionDecision::Allow => CallState::Granted,
+            EntryBody::PermissionResolved { permission_id, tool_call_id, answer } => {
+                if let Some(slot) = self.slot_mut(tool_call_id) {
+                    slot.hook_answered();
+                }
+                let state = match &answer.decision {
+                    PermissionDecision::Allow | PermissionDecision::AllowSession | PermissionDecision::AllowAlways => {
+                        CallState::Granted { permission_id: permission_id.clone() }
+                    }
                     PermissionDecision::Deny { reason } => CallState::Denied { reason: reason.clone() },
                 };
+                if let Some(input_id) = &answer.input_id {
+                    self.seen.insert(input_id.clone());
+                }
+                self.grant(&answer.rules);
                 self.set_call(tool_call_id, state);
             }
-            EntryBody::ToolStarted { tool_call_id, effect } => {
+            EntryBody::ToolQueued { tool_call_id, change } => self.plan_change(tool_call_id, *change, entry.at),
+            EntryBody::PlanApproved { input_id, changes } => self.approve(input_id, changes, entry.at),
+            EntryBody::PlanRejected { input_id, changes, message } => {
+                self.seen.insert(input_id.clone());
+                self.extra_mut().plan.retain(|planned| !changes.contains(&planned.change));
+                self.push(message.clone());
+                self.mark(&entry.id);
+            }
+            EntryBody::ToolStarted { tool_call_id, effect, .. } => {
                 self.set_call(tool_call_id, CallState::Started { effect: effect.clone(), at: entry.at });
             }
             EntryBody::ToolEnded { tool_call_id, result, is_error, hook_follows, .. } => {
                 self.answer(tool_call_id, result, *is_error, entry.at, *hook_follows);
             }
-            EntryBody::ToolAnswered { tool_call_id } => {
-                if let Some(CallSlot { state: CallState::Ended { hook_due, .. }, .. }) = self.slot_mut(tool_call_id) {
-                    *hook_due = false;
+            EntryBody::ToolAnswered { tool_call_id, note } => {
+                if let Some(slot) = self.slot_mut(tool_call_id) {
+                    slot.answered(note.as_deref());
+                }
+            }
+            EntryBody::ToolHooked { tool_call_id, args, ask } => {
+                if let Some(slot) = self.slot_mut(tool_call_id) {
+                    slot.hooked(args.as_ref(), ask.as_deref());
+                }
+            }
+            EntryBody::HaltAsked { reason } => {
+                if let Some(run) = &mut self.run {
+                    run.halt.get_or_insert_with(|| reason.clone());
+                }
+            }
+            EntryBody::StopRefused { reason } => {
+                if let Some(run) = &mut self.run {
+                    run.go_on(reason, entry.at);
                 }
             }
             EntryBody::ToolBlocked { tool_call_id, reason, .. } | EntryBody::ToolSkipped { tool_call_id, reason } => {
@@ -270,6 +342,9 @@ impl Durable {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
             EntryBody::Reset => {
                 self.load(&[]);
+                if let Some(extra) = &mut self.extra {
+                    extra.plan.clear();
+                }
                 self.steering.clear();
                 self.follow_ups.clear();
             }
@@ -307,6 +382,36 @@ impl Durable {
         }
     }
 
+    /// Rules that hold from now on.
+    fn grant(&mut self, rules: &[String]) {
+        for rule in rules {
+            if !self.grants().contains(rule) {
+                self.extra_mut().grants.push(rule.clone());
+            }
+        }
+    }
+
+    /// A call goes into the plan; the model is told so.
+    fn plan_change(&mut self, id: &ToolCallId, change: u32, at: u64) {
+        let Some(slot) = self.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(id)) else { return };
+        let planned = PlannedChange { change, tool_name: slot.name.clone(), args: slot.args.clone() };
+        let extra = self.extra_mut();
+        extra.last_change = extra.last_change.max(change);
+        extra.plan.push(planned);
+        self.answer(id, &queued_as(change), false, at, false);
+    }
+
+    /// A run is to carry out these changes.
+    fn approve(&mut self, input_id: &InputId, changes: &[u32], at: u64) {
+        self.seen.insert(input_id.clone());
+        self.last_active_at = Some(at);
+        let plan = std::mem::take(&mut self.extra_mut().plan);
+        let (approved, rest) = plan.into_iter().partition(|planned| changes.contains(&planned.change));
+        self.extra_mut().plan = rest;
+        let (input_id, ask) = (input_id.clone(), Ask::Plan(approved));
+        self.pending = Some(Box::new(Pending { input_id, ask, format: None, aborting: false }));
+    }
+
     fn unqueue(&mut self, input_id: &InputId) {
         self.steering.retain(|input| input.input_id != *input_id);
         self.follow_ups.retain(|input| input.input_id != *input_id);
@@ -318,9 +423,10 @@ impl Durable {
         let pending = self.pending.take();
         let aborting = pending.as_ref().is_some_and(|pending| pending.aborting);
         let format = pending.as_ref().and_then(|pending| pending.format.clone());
-        let prompt = match pending.map(|pending| pending.ask) {
-            Some(Ask::Prompt(messages)) => messages,
-            Some(Ask::Continue(_)) | None => Vec::new(),
+        let (prompt, plan) = match pending.map(|pending| pending.ask) {
+            Some(Ask::Prompt(messages)) => (messages, Vec::new()),
+            Some(Ask::Plan(changes)) => (vec![approved(&changes, entry.at)], changes),
+            Some(Ask::Continue(_)) | None => (Vec::new(), Vec::new()),
         };
         self.closing = None;
         self.run = Some(Box::new(Run {
@@ -334,7 +440,11 @@ impl Durable {
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
             format,
+            plan,
             aborting,
+            halt: None,
+            nudge: None,
+            refusals: 0,
         }));
     }
 
@@ -359,17 +469,22 @@ impl Durable {
     fn respond(&mut self, message: &Arc<AgentMessage>, entry: &EntryId) {
         let before = self.history.len();
         let Some(llm) = message.llm() else { return };
+        // What a plan says was not said by a model.
+        let planned = self.run.as_mut().is_some_and(|run| !std::mem::take(&mut run.plan).is_empty());
+        let origin = if planned { Origin::Plan } else { Origin::Model };
         let completed = matches!(
             llm,
             Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. }
         );
-        self.responses += u64::from(completed);
+        self.responses += u64::from(completed && !planned);
         let calls: Vec<CallSlot> = llm
             .tool_calls()
             .map(|(id, name, args)| CallSlot {
                 id: id.clone(),
                 name: name.to_owned(),
                 args: Arc::new(args.clone()),
+                origin,
+                hook: HookWord::Due,
                 state: CallState::Open,
             })
             .collect();
@@ -430,6 +545,18 @@ impl Durable {
         self.ended.push_back(report.clone());
         if self.ended.len() > REMEMBERED_RUNS {
             self.ended.pop_front();
+        }
+        // Approved changes that nothing has come of go back into the plan.
+        let undone = match (&mut self.run, &mut self.pending) {
+            (Some(run), _) => std::mem::take(&mut run.plan),
+            (None, Some(pending)) => match &mut pending.ask {
+                Ask::Plan(changes) => std::mem::take(changes),
+                Ask::Prompt(_) | Ask::Continue(_) => Vec::new(),
+            },
+            (None, None) => Vec::new(),
+        };
+        if !undone.is_empty() {
+            self.extra_mut().plan.splice(..0, undone);
         }
         // What waits behind a run whose end was lost begins when that run ends.
         if self.run.take().is_none() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_protocol::{
-    Batch, CallId, EffectClass, Event, InputId, PermissionId, SessionId, StreamConfig, ToolCallId,
+    Batch, CallId, EffectClass, Event, InputId, PermissionId, Question, SessionId, StreamConfig, ToolCallId,
 };
 use serde_json::Value;
 
@@ -69,8 +69,13 @@ pub enum Effect {
         tool_name: String,
         /// Its arguments.
         args: Arc<Value>,
-        /// What for.
-        reason: String,
+        /// What is asked.
+        question: Box<Question>,
+    },
+    /// Keep rules for good, for every agent.
+    Remember {
+        /// The rules.
+        rules: Vec<String>,
     },
     /// Stop something.
     Cancel(Target),

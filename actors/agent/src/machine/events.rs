@@ -6,12 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use playhouse_protocol::entry::Placed;
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Outcome,
-    ProviderError, Seq, StopReason, ToolResult, Usage,
+    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Mode, Outcome,
+    Passage, PermissionId, ProviderError, Question, Seq, StopReason, ToolResult, Usage,
 };
 
 use super::FoldError;
 use super::durable::{CallSlot, CallState, Durable, Run, Turn};
+use super::plan::queued_as;
+use super::run::noted;
 
 /// The events of a journal that come after `after`, as they were told when it was written, but for those that no entry
 /// holds. `after` may be one of those.
@@ -85,25 +87,37 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         EntryBody::Responded { message_id, message, .. } => {
             out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message: message.clone() });
         }
-        EntryBody::PermissionAsked { permission_id, tool_call_id, reason } => {
+        EntryBody::PermissionAsked { permission_id, tool_call_id, question } => {
             if let Some((_, _, slot)) = find(before, tool_call_id) {
-                out.push(AgentEvent::PermissionRequired {
-                    permission_id: permission_id.clone(),
-                    tool_call_id: slot.id.clone(),
-                    tool_name: slot.name.clone(),
-                    args: slot.args.as_ref().clone(),
-                    reason: reason.clone(),
-                });
+                out.push(required(slot, permission_id, question));
             }
         }
-        EntryBody::PermissionResolved { permission_id, tool_call_id, decision } => {
+        EntryBody::PermissionResolved { permission_id, tool_call_id, answer } => {
             out.push(AgentEvent::PermissionResolved {
                 permission_id: permission_id.clone(),
                 tool_call_id: tool_call_id.clone(),
-                decision: decision.clone(),
+                decision: answer.decision.clone(),
             });
         }
-        EntryBody::ToolStarted { tool_call_id, effect } => {
+        EntryBody::ToolQueued { tool_call_id, change } => {
+            if let Some((run, turn, slot)) = find(before, tool_call_id) {
+                out.push(AgentEvent::PlanChangeQueued {
+                    tool_call_id: slot.id.clone(),
+                    tool_name: slot.name.clone(),
+                    args: slot.args.as_ref().clone(),
+                    change: *change,
+                });
+                show_answer(run, turn, slot, &queued_as(*change), false, entry.at, &mut out);
+            }
+        }
+        EntryBody::PlanApproved { changes, .. } => {
+            out.push(AgentEvent::PlanResolved { approved: changes.clone(), rejected: Vec::new() });
+        }
+        EntryBody::PlanRejected { changes, message, .. } => {
+            out.push(AgentEvent::PlanResolved { approved: Vec::new(), rejected: changes.clone() });
+            show(format!("{}/plan", entry.id).as_str().into(), message, &mut out);
+        }
+        EntryBody::ToolStarted { tool_call_id, effect, passage } => {
             if let Some((_, _, slot)) = find(before, tool_call_id) {
                 if let EffectClass::Child { session } = effect {
                     out.push(AgentEvent::SubAgentStart {
@@ -112,7 +126,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
                         child_session_id: session.clone(),
                     });
                 }
-                out.push(started(slot));
+                out.push(started(slot, passage.as_deref()));
             }
         }
         EntryBody::ToolEnded { tool_call_id, result, is_error, duration_ms, summary, hook_follows } => {
@@ -130,11 +144,11 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
                 }
             }
         }
-        EntryBody::ToolAnswered { tool_call_id } => {
+        EntryBody::ToolAnswered { tool_call_id, note } => {
             if let Some((_, _, slot)) = find(before, tool_call_id)
                 && let CallState::Ended { message, .. } = &slot.state
             {
-                show(result_id(slot), message, &mut out);
+                show(result_id(slot), &noted(message, note.as_deref()), &mut out);
             }
         }
         EntryBody::ToolBlocked { tool_call_id, stage, reason } => {
@@ -151,7 +165,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         EntryBody::ToolSkipped { tool_call_id, reason } => {
             if let Some((run, turn, slot)) = find(before, tool_call_id) {
                 let result = Arc::new(ToolResult::text(reason));
-                out.push(started(slot));
+                out.push(started(slot, None));
                 out.push(ended(slot, &result, true, 0, reason));
                 show_answer(run, turn, slot, &result, true, entry.at, &mut out);
             }
@@ -180,12 +194,24 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
             ask_again(before, &mut out);
         }
         EntryBody::Parked { reason } => out.push(AgentEvent::Error { message: reason.clone() }),
-        EntryBody::Opened(_)
-        | EntryBody::Configured { .. }
-        | EntryBody::Input(_)
+        EntryBody::Opened(opened) => {
+            // A conversation that moved here goes on as it was.
+            if opened.settings.mode == Mode::Plan && opened.continues.is_none() {
+                out.push(AgentEvent::ModeChanged { mode: Mode::Plan });
+            }
+        }
+        EntryBody::Configured { settings } => {
+            if settings.mode != before.settings.mode {
+                out.push(AgentEvent::ModeChanged { mode: settings.mode });
+            }
+        }
+        EntryBody::Input(_)
         | EntryBody::ContinueAsked { .. }
         | EntryBody::Head { .. }
         | EntryBody::AbortAsked { .. }
+        | EntryBody::ToolHooked { .. }
+        | EntryBody::HaltAsked { .. }
+        | EntryBody::StopRefused { .. }
         | EntryBody::LoopClosed
         | EntryBody::Reset
         | EntryBody::Restored { .. }
@@ -231,11 +257,22 @@ fn find<'a>(before: &'a Durable, id: &playhouse_protocol::ToolCallId) -> Option<
     Some((run, turn, turn.slot(id)?))
 }
 
-fn started(slot: &CallSlot) -> AgentEvent {
+fn required(slot: &CallSlot, permission_id: &PermissionId, question: &Question) -> AgentEvent {
+    AgentEvent::PermissionRequired {
+        permission_id: permission_id.clone(),
+        tool_call_id: slot.id.clone(),
+        tool_name: slot.name.clone(),
+        args: slot.args.as_ref().clone(),
+        question: question.clone(),
+    }
+}
+
+fn started(slot: &CallSlot, passage: Option<&Passage>) -> AgentEvent {
     AgentEvent::ToolExecutionStart {
         tool_call_id: slot.id.clone(),
         tool_name: slot.name.clone(),
         args: slot.args.as_ref().clone(),
+        passage: passage.cloned(),
     }
 }
 
@@ -319,14 +356,8 @@ fn end(
 fn ask_again(before: &Durable, out: &mut Vec<AgentEvent>) {
     let Some(turn) = before.run.as_deref().and_then(Run::turn) else { return };
     for slot in &turn.calls {
-        if let CallState::Asked { permission_id, reason } = &slot.state {
-            out.push(AgentEvent::PermissionRequired {
-                permission_id: permission_id.clone(),
-                tool_call_id: slot.id.clone(),
-                tool_name: slot.name.clone(),
-                args: slot.args.as_ref().clone(),
-                reason: reason.clone(),
-            });
+        if let CallState::Asked { permission_id, question } = &slot.state {
+            out.push(required(slot, permission_id, question));
         }
     }
 }

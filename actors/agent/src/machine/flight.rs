@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::{Placed, QueuedInput};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, Batch, CallId, EffectClass, Entry, InputId, LoopId, MessageId, Seq, SessionId,
-    ToolCallId, ToolError, ToolResult,
+    AgentEvent, AgentMessage, Batch, CallId, EffectClass, Entry, InputId, Level, LoopId, MessageId, Passage, Seq,
+    SessionId, ToolCallId, ToolError, ToolResult,
 };
 
 use super::effect::Effect;
@@ -37,6 +37,10 @@ pub(crate) struct Flight {
     pub taken: Vec<Placed>,
     /// Whether `after_turn` was run for the turn that ended last.
     pub after_turn_done: bool,
+    /// What the session's start adds to the prompt, once its hook has answered; may be nothing.
+    pub opening: Option<String>,
+    /// Whether the hook lets the run stop.
+    pub may_stop: bool,
     /// Tool calls that are past their vetting.
     pub tools: BTreeMap<ToolCallId, Box<ToolFlight>>,
     /// A change of session that is under way.
@@ -59,6 +63,8 @@ impl Flight {
             filtering: Vec::new(),
             taken: Vec::new(),
             after_turn_done: false,
+            opening: None,
+            may_stop: false,
             tools: BTreeMap::new(),
             rotation: None,
             parked: None,
@@ -95,6 +101,20 @@ pub(crate) struct Counters {
     pub next_k: u32,
     /// The number of the last hook.
     pub last_hook: u64,
+    /// Whether the session's start is still to be told to its hook.
+    pub session: Session,
+}
+
+/// Whether this incarnation has taken its session up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Session {
+    /// It is new.
+    #[default]
+    Startup,
+    /// It was folded from its journal.
+    Resume,
+    /// A prompt was placed.
+    Begun,
 }
 
 /// Entries that one input made, and what happens when they are durable, in order.
@@ -170,10 +190,14 @@ impl ToolFlight {
 /// Where a call past its vetting stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ToolStage {
+    /// The policy is being asked.
+    Judging { effect: EffectClass, level: Level },
     /// The question is out.
     Asking,
+    /// It may run, once those before it that touch the same things are done.
+    Waiting { effect: EffectClass, passage: Passage },
     /// `before_tool_execution` is at work.
-    Hooking { effect: EffectClass },
+    Hooking { effect: EffectClass, passage: Passage },
     /// It may start when its intent is durable.
     Starting,
     /// It runs.

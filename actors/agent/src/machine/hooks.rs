@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use playhouse_protocol::ToolCallId;
 
+use super::Machine;
 use super::effect::{Effect, Target};
 use super::flight::{Gate, ToolStage, Update};
 use super::input::{HookCall, HookId, HookPoint, Timer, Verdict};
-use super::{HOOK_DEADLINE, Machine};
 
 /// How long a hook may take once the run is being aborted: an abort settles at once.
 const ABORTING_DEADLINE: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ impl Machine {
 
     pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
         let aborting = self.durable.run.as_ref().is_some_and(|run| run.aborting);
-        let after = if aborting { ABORTING_DEADLINE } else { HOOK_DEADLINE };
+        let after = if aborting { ABORTING_DEADLINE } else { self.setup.hook_deadline(call.point()) };
         self.act(Effect::Hook { hook, call });
         self.act(Effect::Arm { timer: Timer::Hook(hook), after });
     }
@@ -67,7 +67,11 @@ impl Machine {
     /// A hook that nobody waits for any more is ended all the same.
     pub(super) fn hook_overdue(&mut self, hook: HookId) {
         self.out.push(Effect::Cancel(Target::Hook(hook)));
-        self.hook_answered(hook, Verdict::Stop { reason: "the hook did not answer in time".to_owned() });
+        let point = match self.flight.gate {
+            Gate::Waiting { hook: waiting, point } if waiting == hook => point,
+            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => HookPoint::BeforeTool,
+        };
+        self.hook_answered(hook, point.failed("the hook did not answer in time"));
     }
 
     /// Takes an answer in; one that nobody waits for changes nothing.
@@ -108,7 +112,10 @@ impl Machine {
                 | HookPoint::BeforeUpdate
                 | HookPoint::AfterUpdate
                 | HookPoint::OnError
-                | HookPoint::Filter => Gate::Open,
+                | HookPoint::Filter
+                | HookPoint::Policy
+                | HookPoint::Stop
+                | HookPoint::SessionStart => Gate::Open,
             };
         }
         for (hook, call) in std::mem::take(&mut self.flight.tool_hooks) {
@@ -117,10 +124,14 @@ impl Machine {
             let Some(tool) = self.flight.tools.get_mut(&call) else { continue };
             match tool.stage {
                 ToolStage::Closing => self.tool_hook_answered(&call, Verdict::Go),
-                ToolStage::Hooking { .. } => {
+                ToolStage::Judging { .. } | ToolStage::Hooking { .. } => {
                     self.flight.tools.remove(&call);
                 }
-                ToolStage::Asking | ToolStage::Starting | ToolStage::Running | ToolStage::Stopping => {
+                ToolStage::Asking
+                | ToolStage::Waiting { .. }
+                | ToolStage::Starting
+                | ToolStage::Running
+                | ToolStage::Stopping => {
                     tool.update = Update::None;
                     tool.next_update = None;
                 }

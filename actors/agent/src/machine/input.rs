@@ -1,19 +1,20 @@
-//! What the machine is told, and what it asks of hooks and tools. All of it is plain data.
+//! What the machine is told, and what it asks of tools. All of it is plain data.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, History, InputId, Message, PermissionDecision,
-    PermissionId, ProviderError, ResponseFormat, Seq, SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError,
-    ToolResult, Usage,
+    Access, AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, InputId, Level, Message, PermissionDecision,
+    PermissionId, PermissionMode, ProviderError, ResponseFormat, Restrictions, Ruling, Seq, SessionId, StreamDelta,
+    ToolCallId, ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
-use super::report::RunReport;
+pub use super::hook::{FilterVerdict, HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks, Verdict};
 
 /// The time, passed in: the machine has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +24,6 @@ pub struct Now {
     /// A clock that never goes back, for deadlines.
     pub mono: Duration,
 }
-
-/// A hook that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HookId(pub u64);
 
 /// What the machine is told.
 #[derive(Clone, Debug)]
@@ -107,6 +104,13 @@ pub enum Input {
         permission_id: PermissionId,
         /// The answer.
         decision: PermissionDecision,
+    },
+    /// A decision on planned changes.
+    Plan {
+        /// The sender's id.
+        input_id: InputId,
+        /// What is decided.
+        decision: PlanDecision,
     },
     /// Pieces of a response.
     Delta {
@@ -232,7 +236,8 @@ impl Input {
             | Self::Restore { input_id, .. }
             | Self::Configure { input_id, .. }
             | Self::Rotate { input_id, .. }
-            | Self::Approved { input_id, .. } => Some(input_id),
+            | Self::Approved { input_id, .. }
+            | Self::Plan { input_id, .. } => Some(input_id),
             Self::Delta { .. }
             | Self::Retrying { .. }
             | Self::Responded { .. }
@@ -252,6 +257,23 @@ impl Input {
     }
 }
 
+/// What is decided on planned changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanDecision {
+    /// Carry them out, in the plan's order.
+    Approve {
+        /// Which; all of them for `None`.
+        changes: Option<Vec<u32>>,
+    },
+    /// Drop them, and tell the model.
+    Reject {
+        /// Which; all of them for `None`.
+        changes: Option<Vec<u32>>,
+        /// Why.
+        reason: String,
+    },
+}
+
 /// What time can be up for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Timer {
@@ -263,176 +285,17 @@ pub enum Timer {
     AbortGrace,
 }
 
-/// A hook's point, without its arguments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HookPoint {
-    /// Before a run.
-    BeforeLoop,
-    /// After a run.
-    AfterLoop,
-    /// Before a turn.
-    BeforeTurn,
-    /// After a turn.
-    AfterTurn,
-    /// Before a tool.
-    BeforeTool,
-    /// After a tool.
-    AfterTool,
-    /// Before a partial result is shown.
-    BeforeUpdate,
-    /// After a partial result was shown.
-    AfterUpdate,
-    /// When the provider failed.
-    OnError,
-    /// When input is taken.
-    Filter,
-}
-
-/// The hooks an agent has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HookSet(u16);
-
-impl HookSet {
-    /// With one more.
-    pub fn with(self, point: HookPoint) -> Self {
-        Self(self.0 | 1 << point as u16)
-    }
-
-    /// Whether it is there.
-    pub fn has(self, point: HookPoint) -> bool {
-        self.0 & (1 << point as u16) != 0
-    }
-}
-
-/// A hook with its arguments.
-#[derive(Clone, Debug)]
-pub enum HookCall {
-    /// The conversation and how many runs came before.
-    BeforeLoop {
-        /// The conversation.
-        history: History,
-        /// From 0.
-        loop_index: u32,
-    },
-    /// What the run amounts to.
-    AfterLoop {
-        /// The run.
-        report: Arc<RunReport>,
-    },
-    /// The conversation and the turn's number.
-    BeforeTurn {
-        /// The conversation.
-        history: History,
-        /// From 0.
-        turn_index: u32,
-    },
-    /// The conversation and what the turn consumed.
-    AfterTurn {
-        /// The conversation.
-        history: History,
-        /// The run's usage so far.
-        usage: Usage,
-    },
-    /// The call.
-    BeforeTool {
-        /// The tool.
-        name: String,
-        /// The call.
-        call: ToolCallId,
-        /// Its arguments.
-        args: Arc<Value>,
-    },
-    /// The call and how it went.
-    AfterTool {
-        /// The tool.
-        name: String,
-        /// The call.
-        call: ToolCallId,
-        /// Whether it failed.
-        is_error: bool,
-    },
-    /// The call and the text so far.
-    BeforeUpdate {
-        /// The tool.
-        name: String,
-        /// The call.
-        call: ToolCallId,
-        /// The text.
-        text: String,
-    },
-    /// The call and the text that was shown.
-    AfterUpdate {
-        /// The tool.
-        name: String,
-        /// The call.
-        call: ToolCallId,
-        /// The text.
-        text: String,
-    },
-    /// What failed.
-    OnError {
-        /// The provider's reason.
-        message: String,
-    },
-    /// Inputs to look at, each with its messages.
-    Filter {
-        /// One per input.
-        inputs: Vec<Vec<Arc<AgentMessage>>>,
-    },
-}
-
-impl HookCall {
-    /// Its point.
-    pub fn point(&self) -> HookPoint {
-        match self {
-            Self::BeforeLoop { .. } => HookPoint::BeforeLoop,
-            Self::AfterLoop { .. } => HookPoint::AfterLoop,
-            Self::BeforeTurn { .. } => HookPoint::BeforeTurn,
-            Self::AfterTurn { .. } => HookPoint::AfterTurn,
-            Self::BeforeTool { .. } => HookPoint::BeforeTool,
-            Self::AfterTool { .. } => HookPoint::AfterTool,
-            Self::BeforeUpdate { .. } => HookPoint::BeforeUpdate,
-            Self::AfterUpdate { .. } => HookPoint::AfterUpdate,
-            Self::OnError { .. } => HookPoint::OnError,
-            Self::Filter { .. } => HookPoint::Filter,
-        }
-    }
-}
-
-/// What a hook said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    Go,
-    /// Don't.
-    Stop {
-        /// Why.
-        reason: String,
-    },
-    /// What the filters said of each input.
-    Filtered(Vec<FilterVerdict>),
-}
-
-/// What an input filter says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FilterVerdict {
-    /// Take it as it is.
-    Pass,
-    /// Take it, with this appended to its last user message.
-    Warn(String),
-    /// Don't take it.
-    Reject(String),
-}
-
 /// What a tool call is before anything happens to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vetting {
-    /// It can be run.
+    /// It can be run, if the policy lets it.
     Ready {
         /// What a crash means.
         effect: EffectClass,
-        /// What to ask for in `PermissionMode::Ask`; `None` needs no yes.
-        ask: Option<String>,
+        /// How much harm it can do.
+        level: Level,
+        /// What the policy says.
+        ruling: Ruling,
     },
     /// It cannot.
     Blocked {
@@ -443,12 +306,29 @@ pub enum Vetting {
     },
 }
 
+/// What an agent may do as far as its journal tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Authority<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// What happens to calls that no rule speaks of.
+    pub mode: PermissionMode,
+    /// Rules that someone's yes has added.
+    pub grants: &'a [String],
+    /// Rules that the session brings with it.
+    pub restrictions: &'a Restrictions,
+    /// Where relative paths start.
+    pub cwd: &'a Path,
+}
+
 /// The tools as the machine sees them: pure questions, no running.
 pub trait Catalog: Send + Sync {
     /// The tools on offer.
     fn definitions(&self) -> Arc<[ToolDefinition]>;
     /// What a call is.
-    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting;
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting;
+    /// What a call touches.
+    fn access(&self, name: &str, args: &Value) -> Access;
     /// One line on what a call did, for people.
     fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String;
 }
@@ -486,6 +366,15 @@ pub enum InputError {
     /// The question is not open.
     #[error("permission `{0}` is not waiting for an answer")]
     UnknownPermission(PermissionId),
+    /// The yes is for longer than was offered.
+    #[error("permission `{0}` cannot be given for that long: the question says what is offered; allow it once")]
+    NotOffered(PermissionId),
+    /// The plan has no such change.
+    #[error("the plan has no change {0}: look at the plan for its numbers")]
+    UnknownChange(u32),
+    /// The plan is empty.
+    #[error("nothing is planned: there is nothing to approve or reject")]
+    NothingPlanned,
     /// The conversation would be refused by providers.
     #[error("this conversation cannot be restored: {0}")]
     InvalidTranscript(#[from] TranscriptError),

@@ -6,8 +6,9 @@
 //! acknowledgements) waits in the entry's batch and is released by `Committed`, in order. When the journal cannot
 //! be written the state is ahead of the truth, so the agent drops it and folds again.
 //!
-//! The rooms: `accept` takes inputs in, `turn` drives a run from turn to turn, `call` follows a model call, `tools`
-//! drives tool calls, `hooks` waits for hooks, `rotate` changes the session; [`durable`] applies entries and
+//! The rooms: `accept` takes inputs in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
+//! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
+//! runs calls and answers them, `hooks` waits for hooks and `hooks_tool` and `hooks_run` act on what they say, `rotate` changes the session; [`durable`] applies entries and
 //! [`events`] says what they mean to observers.
 
 mod accept;
@@ -17,8 +18,13 @@ pub mod durable;
 pub mod effect;
 pub mod events;
 mod flight;
+pub mod hook;
 mod hooks;
+mod hooks_run;
+mod hooks_tool;
 pub mod input;
+mod pipeline;
+mod plan;
 pub mod report;
 mod rotate;
 pub mod run;
@@ -37,13 +43,14 @@ use playhouse_protocol::{
 
 pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
-use flight::{Counters, Gate, InFlight, Item, PendingBatch, ToolStage};
+use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, Timer, Verdict, Vetting,
+    Authority, Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, PlanDecision,
+    SessionSource, SlowHooks, Timer, Verdict, Vetting,
 };
 pub use report::RunReport;
 
-/// How long a hook may take.
+/// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a question may wait.
 const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
@@ -56,8 +63,10 @@ pub enum Approver {
     /// Nobody: what needs a yes is denied at once.
     #[default]
     Nobody,
-    /// Someone.
+    /// Someone; no answer in time is a no.
     Present,
+    /// An inbox: a question waits for as long as it takes.
+    Inbox,
 }
 
 /// What the machine works with that is not in the journal: code and keys.
@@ -71,6 +80,8 @@ pub struct Setup {
     pub fallbacks: Vec<Arc<ModelConfig>>,
     /// The hooks there are.
     pub hooks: HookSet,
+    /// Those of them that may take longer.
+    pub slow_hooks: SlowHooks,
     /// Who answers questions.
     pub approver: Approver,
 }
@@ -78,7 +89,20 @@ pub struct Setup {
 impl Setup {
     /// No hooks and nobody to ask.
     pub fn new(catalog: Arc<dyn Catalog>, model: Arc<ModelConfig>) -> Self {
-        Self { catalog, model, fallbacks: Vec::new(), hooks: HookSet::default(), approver: Approver::Nobody }
+        Self {
+            catalog,
+            model,
+            fallbacks: Vec::new(),
+            hooks: HookSet::default(),
+            slow_hooks: SlowHooks::default(),
+            approver: Approver::Nobody,
+        }
+    }
+
+    /// How long a hook may take.
+    fn hook_deadline(&self, asked: HookPoint) -> Duration {
+        let more = if self.slow_hooks.points.has(asked) { self.slow_hooks.seconds } else { 0 };
+        HOOK_DEADLINE + Duration::from_secs(more.into())
     }
 
     /// The model to ask after falling back so often.
@@ -138,6 +162,7 @@ impl Machine {
         }
         let mut machine = Self::with(durable, None, setup, journal);
         machine.counters.last_seq = last_seq;
+        machine.counters.session = Session::Resume;
         Ok(machine)
     }
 
@@ -171,7 +196,8 @@ impl Machine {
             | Input::Restore { .. }
             | Input::Configure { .. }
             | Input::Rotate { .. }
-            | Input::Approved { .. } => self.accept(input),
+            | Input::Approved { .. }
+            | Input::Plan { .. } => self.accept(input),
             Input::Delta { call, attempt, deltas } => self.delta(&call, attempt, deltas),
             Input::Retrying { call, attempt, error, delay_ms } => self.retrying(&call, attempt, error, delay_ms),
             Input::Responded { call, attempt, message } => self.responded(&call, attempt, message),
@@ -355,6 +381,7 @@ impl Machine {
             Effect::Append { .. }
             | Effect::Cancel(_)
             | Effect::Emit(_)
+            | Effect::Remember { .. }
             | Effect::Ack { .. }
             | Effect::Refuse { .. }
             | Effect::Arm { timer: Timer::AbortGrace, .. }

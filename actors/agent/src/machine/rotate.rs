@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use playhouse_context::repaired;
-use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened};
+use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
 use super::durable::Durable;
@@ -30,12 +30,13 @@ impl Machine {
             version: FORMAT_VERSION,
             agent_id: self.durable.agent_id.clone(),
             session_id: to.clone(),
-            settings: self.durable.settings.clone(),
+            settings: self.settings_with_grants(),
             spawned_by: self.durable.spawned_by.clone(),
             continues,
             messages: messages.as_slice().to_vec(),
             queued,
             seen: self.durable.seen.iter().cloned().chain([input_id.clone()]).collect(),
+            plan: self.durable.plan().to_vec(),
         };
         let entry = Arc::new(Entry {
             // A change that a crash cut short may be asked for again: the new opening must not pass for the old one.
@@ -51,6 +52,14 @@ impl Machine {
         let items = vec![Item::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
         self.enqueue(to, [entry.clone()].into(), items);
         self.flight.rotation = Some(Box::new(Rotation::Opening { input_id, opened: entry }));
+    }
+
+    /// The settings for a session that goes on with what this one was allowed.
+    pub fn settings_with_grants(&self) -> Arc<Settings> {
+        if self.durable.grants() == self.durable.settings.grants {
+            return self.durable.settings.clone();
+        }
+        Arc::new(Settings { grants: self.durable.grants().to_vec(), ..self.durable.settings.as_ref().clone() })
     }
 
     /// Takes the next step of a change of session, when everything is durable.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
-    AgentMessage, CallId, ContinuationKind, EffectClass, ExecutionTracker, InputId, LlmMessage, LoopId, Message,
-    MessageId, Outcome, PermissionId, ResponseFormat, StopReason, ToolCallId, ToolResult, TurnId, Usage,
+    AgentMessage, CallId, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LlmMessage, LoopId,
+    Message, MessageId, Outcome, PermissionId, Question, ResponseFormat, StopReason, ToolCallId, ToolResult, TurnId,
+    Usage,
 };
 use serde_json::Value;
 
@@ -28,6 +30,8 @@ pub enum Ask {
     Prompt(Vec<Arc<AgentMessage>>),
     /// The conversation as it stands.
     Continue(ContinuationKind),
+    /// Changes that were planned and approved.
+    Plan(Vec<PlannedChange>),
 }
 
 /// A run that has begun and not ended.
@@ -53,8 +57,16 @@ pub struct Run {
     pub usage: Usage,
     /// The form that its answer must have.
     pub format: Option<Arc<ResponseFormat>>,
+    /// The planned changes that its first turn carries out.
+    pub plan: Vec<PlannedChange>,
     /// Whether an abort was accepted.
     pub aborting: bool,
+    /// Why a hook ends it.
+    pub halt: Option<String>,
+    /// What it goes on with because a hook did not let it stop, until its next turn places it.
+    pub nudge: Option<Placed>,
+    /// How often in a row a hook did not let it stop, nobody else having said anything.
+    pub refusals: u32,
 }
 
 /// Where a run stands.
@@ -107,8 +119,32 @@ pub struct CallSlot {
     pub name: String,
     /// Its arguments.
     pub args: Arc<Value>,
+    /// Who asks for it.
+    pub origin: Origin,
+    /// What `before_tool_execution` said of it.
+    pub hook: HookWord,
     /// Where it stands.
     pub state: CallState,
+}
+
+/// Who asks for a tool call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The model.
+    Model,
+    /// A plan that was approved.
+    Plan,
+}
+
+/// What `before_tool_execution` said of a call that has not started.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookWord {
+    /// Nothing yet.
+    Due,
+    /// It may run; it is not asked again.
+    Spoken,
+    /// It may run after a yes to this.
+    Asks(Box<str>),
 }
 
 /// Where a tool call stands.
@@ -120,11 +156,14 @@ pub enum CallState {
     Asked {
         /// The question.
         permission_id: PermissionId,
-        /// What for.
-        reason: String,
+        /// What is asked.
+        question: Box<Question>,
     },
     /// It got its yes.
-    Granted,
+    Granted {
+        /// The answer to this question.
+        permission_id: PermissionId,
+    },
     /// It was refused; the block that tells the model follows.
     Denied {
         /// Why.
@@ -147,9 +186,58 @@ pub enum CallState {
 }
 
 impl CallSlot {
+    /// Whether it ended and failed.
+    pub fn has_failed(&self) -> bool {
+        match &self.state {
+            CallState::Ended { message, .. } => {
+                matches!(message.llm(), Some(Message::ToolResult { is_error: true, .. }))
+            }
+            CallState::Open
+            | CallState::Asked { .. }
+            | CallState::Granted { .. }
+            | CallState::Denied { .. }
+            | CallState::Started { .. } => false,
+        }
+    }
+
     /// Whether it has its result and nothing is due.
     pub fn is_settled(&self) -> bool {
         matches!(self.state, CallState::Ended { hook_due: false, .. })
+    }
+
+    /// The id of the next question about it. The arguments, and so the question, may be others once a hook has spoken.
+    pub fn question(&self) -> PermissionId {
+        match self.hook {
+            HookWord::Due => format!("{}/ask", self.id).into(),
+            HookWord::Spoken | HookWord::Asks(_) => format!("{}/ask/hooked", self.id).into(),
+        }
+    }
+
+    /// A hook changed it, or wants a yes for it. With other arguments it is looked over again: a yes was to the old.
+    pub(super) fn hooked(&mut self, args: Option<&Arc<Value>>, ask: Option<&str>) {
+        self.hook = ask.map_or(HookWord::Spoken, |reason| HookWord::Asks(reason.into()));
+        if let Some(args) = args
+            && !matches!(self.state, CallState::Ended { .. })
+        {
+            self.args = args.clone();
+            self.state = CallState::Open;
+        }
+    }
+
+    /// Whoever answers after a hook has spoken answers to what the hook made of the call.
+    pub(super) fn hook_answered(&mut self) {
+        if matches!(self.hook, HookWord::Asks(_)) {
+            self.hook = HookWord::Spoken;
+        }
+    }
+
+    /// `after_tool_execution` is done, and adds this to the result.
+    pub(super) fn answered(&mut self, note: Option<&str>) {
+        if let CallState::Ended { message, hook_due } = &mut self.state
+            && std::mem::replace(hook_due, false)
+        {
+            *message = noted(message, note);
+        }
     }
 
     /// The message that answers it.
@@ -183,6 +271,21 @@ impl Run {
         }
     }
 
+    /// A hook did not let it stop: the reason is what it goes on with.
+    pub(super) fn go_on(&mut self, reason: &str, at: u64) {
+        let input_id = format!("{}/stop/{}", self.loop_id, self.tracker.turns).into();
+        self.nudge = Some(Placed { input_id, messages: vec![Arc::new(AgentMessage::user(reason, at))] });
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// A turn begins with these. When somebody else says something, the hook's refusals are no longer in a row.
+    pub(super) fn nudged(&mut self, placed: &[Placed]) {
+        let own = self.nudge.take();
+        if placed.iter().any(|input| own.as_ref().is_none_or(|own| own.input_id != input.input_id)) {
+            self.refusals = 0;
+        }
+    }
+
     /// The name of a turn of this run.
     pub fn turn_id(&self, turn_index: u32) -> TurnId {
         TurnId { loop_id: self.loop_id.clone(), turn_index }
@@ -213,7 +316,7 @@ impl Turn {
             CallState::Ended { message, .. } => Some(message),
             CallState::Open
             | CallState::Asked { .. }
-            | CallState::Granted
+            | CallState::Granted { .. }
             | CallState::Denied { .. }
             | CallState::Started { .. } => None,
         })
@@ -223,4 +326,26 @@ impl Turn {
     pub fn slot(&self, id: &ToolCallId) -> Option<&CallSlot> {
         self.calls.iter().find(|slot| slot.id == *id)
     }
+}
+
+/// A call's answer with what a hook adds to it.
+pub(super) fn noted(message: &Arc<AgentMessage>, note: Option<&str>) -> Arc<AgentMessage> {
+    let Some(note) = note else { return message.clone() };
+    let AgentMessage::Llm(LlmMessage {
+        message: Message::ToolResult { tool_call_id, tool_name, content, is_error, timestamp },
+        turn_id,
+    }) = message.as_ref()
+    else {
+        return message.clone();
+    };
+    let mut content = content.clone();
+    content.push(Content::text(note));
+    let message = Message::ToolResult {
+        tool_call_id: tool_call_id.clone(),
+        tool_name: tool_name.clone(),
+        content,
+        is_error: *is_error,
+        timestamp: *timestamp,
+    };
+    Arc::new(AgentMessage::Llm(LlmMessage { message, turn_id: turn_id.clone() }))
 }

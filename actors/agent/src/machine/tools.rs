@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{BlockStage, InputKind};
-use playhouse_protocol::{
-    EffectClass, EntryBody, PermissionDecision, PermissionId, PermissionMode, ToolCallId, ToolError, ToolResult,
-};
+use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId, ToolError, ToolResult};
 
 use super::durable::{CallSlot, CallState, Run};
 use super::effect::{Effect, Start, Target};
 use super::flight::{ToolFlight, ToolStage, Update};
-use super::input::{HookCall, HookPoint, Timer, Verdict, Vetting};
+use super::hooks_tool::Word;
+use super::input::{HookCall, HookPoint, Timer, Verdict};
 use super::turn::Polled;
-use super::{ABORT_GRACE, Approver, Machine, PERMISSION_DEADLINE};
+use super::{ABORT_GRACE, Machine};
 
 /// The answer to a call that steering overtook.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
@@ -74,86 +73,20 @@ impl Machine {
     /// Takes one call a step further; false when it waits for something.
     fn step_call(&mut self, slot: &CallSlot) -> bool {
         if self.flight.tools.contains_key(&slot.id) {
-            return false;
+            return self.wait_is_over(slot);
         }
         match &slot.state {
-            CallState::Open => match self.vet(slot) {
-                Vetting::Blocked { stage, reason } => self.block(slot, stage, reason),
-                Vetting::Ready { effect, ask } => match (ask, self.durable.settings.permission) {
-                    (Some(reason), PermissionMode::Ask) => self.ask(slot, reason),
-                    (Some(_), PermissionMode::Yolo) | (None, _) => self.enter(slot, effect),
-                },
-            },
-            CallState::Asked { permission_id, reason } => {
-                self.put_question(slot, permission_id.clone(), reason.clone());
+            CallState::Open => self.enter_pipeline(slot),
+            CallState::Asked { permission_id, question } => {
+                self.put_question(slot, permission_id.clone(), question.clone());
             }
-            CallState::Granted => match self.vet(slot) {
-                Vetting::Blocked { stage, reason } => self.block(slot, stage, reason),
-                Vetting::Ready { effect, .. } => self.enter(slot, effect),
-            },
+            CallState::Granted { permission_id } => self.enter_granted(slot, permission_id),
             CallState::Denied { reason } => self.block(slot, BlockStage::Approval, reason.clone()),
             CallState::Started { effect, at } => self.take_up(slot, effect, *at),
-            CallState::Ended { hook_due: true, message } => {
-                let is_error =
-                    matches!(message.llm(), Some(playhouse_protocol::Message::ToolResult { is_error: true, .. }));
-                self.close(slot, is_error);
-            }
+            CallState::Ended { hook_due: true, .. } => self.close(slot, slot.has_failed()),
             CallState::Ended { hook_due: false, .. } => return false,
         }
         true
-    }
-
-    fn vet(&self, slot: &CallSlot) -> Vetting {
-        self.setup.catalog.vet(&self.durable.session_id, &slot.id, &slot.name, &slot.args)
-    }
-
-    fn block(&mut self, slot: &CallSlot, stage: BlockStage, reason: String) {
-        self.push(EntryBody::ToolBlocked { tool_call_id: slot.id.clone(), stage, reason });
-    }
-
-    fn ask(&mut self, slot: &CallSlot, reason: String) {
-        if self.setup.approver == Approver::Nobody {
-            let reason = format!("`{}` needs permission to {reason}, and there is nobody to ask", slot.name);
-            self.block(slot, BlockStage::Approval, reason);
-            return;
-        }
-        let permission_id: PermissionId = format!("{}/ask", slot.id).into();
-        self.push(EntryBody::PermissionAsked {
-            permission_id: permission_id.clone(),
-            tool_call_id: slot.id.clone(),
-            reason: reason.clone(),
-        });
-        self.put_question(slot, permission_id, reason);
-    }
-
-    fn put_question(&mut self, slot: &CallSlot, permission_id: PermissionId, reason: String) {
-        if self.setup.approver == Approver::Nobody {
-            let reason = "there is nobody to ask any more".to_owned();
-            let decision = PermissionDecision::Deny { reason };
-            self.push(EntryBody::PermissionResolved { permission_id, tool_call_id: slot.id.clone(), decision });
-            return;
-        }
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
-        let timer = Timer::Permission(permission_id.clone());
-        self.act(Effect::Ask {
-            permission_id,
-            tool_call_id: slot.id.clone(),
-            tool_name: slot.name.clone(),
-            args: slot.args.clone(),
-            reason,
-        });
-        self.act(Effect::Arm { timer, after: PERMISSION_DEADLINE });
-    }
-
-    /// `before_tool_execution`, then the start.
-    fn enter(&mut self, slot: &CallSlot, effect: EffectClass) {
-        if !self.setup.hooks.has(HookPoint::BeforeTool) {
-            self.start(slot, effect);
-            return;
-        }
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect }));
-        let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
-        self.run_tool_hook(&slot.id, call);
     }
 
     pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
@@ -162,8 +95,9 @@ impl Machine {
         self.run_hook(hook, call);
     }
 
-    fn start(&mut self, slot: &CallSlot, effect: EffectClass) {
-        self.push(EntryBody::ToolStarted { tool_call_id: slot.id.clone(), effect: effect.clone() });
+    pub(super) fn start(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+        let passage = Some(Box::new(passage));
+        self.push(EntryBody::ToolStarted { tool_call_id: slot.id.clone(), effect: effect.clone(), passage });
         self.launch(slot, effect, Start::First);
     }
 
@@ -191,33 +125,42 @@ impl Machine {
     }
 
     fn close(&mut self, slot: &CallSlot, is_error: bool) {
+        let CallState::Ended { message, .. } = &slot.state else { return };
         if !self.setup.hooks.has(HookPoint::AfterTool) {
-            self.push(EntryBody::ToolAnswered { tool_call_id: slot.id.clone() });
+            self.push(EntryBody::ToolAnswered { tool_call_id: slot.id.clone(), note: None });
             return;
         }
         self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Closing));
-        let call = HookCall::AfterTool { name: slot.name.clone(), call: slot.id.clone(), is_error };
+        let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
+        let call = HookCall::AfterTool { name, call, args, result: message.clone(), is_error };
         self.run_tool_hook(&slot.id, call);
     }
 
     pub(super) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.tools.get_mut(call) else { return };
         match &tool.stage {
-            ToolStage::Hooking { effect } => {
-                let effect = effect.clone();
+            ToolStage::Judging { effect, level } => {
+                let (effect, level) = (effect.clone(), *level);
+                self.judged(call, effect, level, verdict);
+            }
+            ToolStage::Hooking { effect, passage } => {
+                let (effect, passage) = (effect.clone(), passage.clone());
                 self.flight.tools.remove(call);
                 let Some(slot) = self.slot(call).cloned() else { return };
-                match verdict {
-                    Verdict::Stop { reason } => self.block(&slot, BlockStage::Hook, reason),
-                    Verdict::Go | Verdict::Filtered(_) => self.start(&slot, effect),
+                match self.take_word(call, verdict) {
+                    Word::Start => self.start(&slot, effect, passage),
+                    Word::Block(reason) => self.block(&slot, BlockStage::Hook, reason),
+                    Word::Ask(reason) => self.ask_for_hook(&slot, passage.level, reason),
+                    // What it said is journaled; the next step goes on from there.
+                    Word::Later => {}
                 }
             }
             ToolStage::Closing => {
                 self.flight.tools.remove(call);
-                self.push(EntryBody::ToolAnswered { tool_call_id: call.clone() });
+                self.take_note(call, verdict);
             }
             ToolStage::Running | ToolStage::Stopping => self.update_answered(call, verdict),
-            ToolStage::Asking | ToolStage::Starting => {}
+            ToolStage::Asking | ToolStage::Waiting { .. } | ToolStage::Starting => {}
         }
     }
 
@@ -240,7 +183,15 @@ impl Machine {
                 };
                 self.end_call(call, result, duration_ms);
             }
-            (ToolStage::Asking | ToolStage::Hooking { .. } | ToolStage::Starting | ToolStage::Closing, _) => {}
+            (
+                ToolStage::Judging { .. }
+                | ToolStage::Asking
+                | ToolStage::Waiting { .. }
+                | ToolStage::Hooking { .. }
+                | ToolStage::Starting
+                | ToolStage::Closing,
+                _,
+            ) => {}
         }
     }
 
@@ -296,7 +247,7 @@ impl Machine {
 
     fn stop_call(&mut self, slot: &CallSlot) -> bool {
         match &slot.state {
-            CallState::Open | CallState::Asked { .. } | CallState::Granted | CallState::Denied { .. } => {
+            CallState::Open | CallState::Asked { .. } | CallState::Granted { .. } | CallState::Denied { .. } => {
                 if let CallState::Asked { permission_id, .. } = &slot.state {
                     self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
                 }
@@ -336,7 +287,14 @@ impl Machine {
                 self.out.push(Effect::Arm { timer: Timer::AbortGrace, after: ABORT_GRACE });
                 self.end_if_finished(&slot.id)
             }
-            Some(ToolStage::Stopping | ToolStage::Asking | ToolStage::Hooking { .. } | ToolStage::Closing) => false,
+            Some(
+                ToolStage::Stopping
+                | ToolStage::Judging { .. }
+                | ToolStage::Asking
+                | ToolStage::Waiting { .. }
+                | ToolStage::Hooking { .. }
+                | ToolStage::Closing,
+            ) => false,
         }
     }
 

@@ -54,14 +54,14 @@ impl Machine {
         }
         let Some(pending) = &self.durable.pending else { return false };
         if !pending.aborting {
-            match self.consult(HookPoint::BeforeLoop, Self::before_loop) {
+            match self.consult(HookPoint::BeforeLoop, Self::before_loop).map(Verdict::refusal) {
                 None => return false,
-                Some(Verdict::Stop { reason }) => {
+                Some(Some(reason)) => {
                     let outcome = Outcome::Halted { reason: format!("before_loop: {reason}") };
                     self.end_loop(Some(self.next_loop_id()), outcome, [].into(), None);
                     return true;
                 }
-                Some(Verdict::Go | Verdict::Filtered(_)) => {}
+                Some(None) => {}
             }
         }
         self.begin_loop();
@@ -81,6 +81,9 @@ impl Machine {
         let continuation = match &pending.ask {
             Ask::Prompt(_) => None,
             Ask::Continue(kind) => Some(kind.clone()),
+            Ask::Plan(changes) => {
+                Some(ContinuationKind::Plan { changes: changes.iter().map(|planned| planned.change).collect() })
+            }
         };
         if let Some(kind) = &continuation {
             let len = continues_at(&self.durable, kind).unwrap_or(self.durable.history.len());
@@ -162,8 +165,13 @@ impl Machine {
             self.end_run(Outcome::Aborted);
             return true;
         }
-        if self.flight.prompt.is_none() && !run.prompt.is_empty() {
-            return self.filter_prompt();
+        if let Some(reason) = run.halt.clone() {
+            self.end_run(Outcome::Halted { reason });
+            return true;
+        }
+        // What is said of an approved plan is our own word.
+        if self.flight.prompt.is_none() && !run.prompt.is_empty() && run.plan.is_empty() {
+            return self.start_session().unwrap_or_else(|| self.filter_prompt());
         }
         // Once `before_turn` is asked, what the turn begins with is settled: what comes now waits for the next look.
         if !self.has_asked(HookPoint::BeforeTurn)
@@ -176,17 +184,19 @@ impl Machine {
             history: machine.durable.history.clone(),
             turn_index,
         });
-        match verdict {
+        match verdict.map(Verdict::refusal) {
             None => false,
-            Some(Verdict::Stop { reason }) => {
+            Some(Some(reason)) => {
                 self.end_run(Outcome::Halted { reason: format!("before_turn: {reason}") });
                 true
             }
-            Some(Verdict::Go | Verdict::Filtered(_)) => {
+            Some(None) => {
                 let triggered_by = self.trigger();
                 let placed = self.take_placed();
                 self.push(EntryBody::TurnStarted { turn_index, triggered_by, placed });
+                self.session_begun();
                 self.flight.after_turn_done = false;
+                self.flight.may_stop = false;
                 self.flight.lost = 0;
                 true
             }
@@ -202,9 +212,15 @@ impl Machine {
                 self.end_run(outcome);
                 return Some(true);
             }
-            Some(Phase::Between(Wants::Stop)) => true,
+            Some(Phase::Between(Wants::Stop)) => self.durable.run.as_ref().is_some_and(|run| run.nudge.is_none()),
             Some(Phase::Between(Wants::More) | Phase::Opening | Phase::Turn(_)) | None => false,
         };
+        // What came while the hook was asked is looked at when it has answered.
+        if self.has_asked(HookPoint::Stop)
+            && let Some(moved) = self.ask_to_stop()
+        {
+            return Some(moved);
+        }
         match self.poll(InputKind::Steer) {
             Polled::Done => {}
             Polled::Moved => return Some(true),
@@ -217,6 +233,9 @@ impl Machine {
                 Polled::Waiting => return Some(false),
             }
             if self.flight.taken.is_empty() {
+                if let Some(moved) = self.ask_to_stop() {
+                    return Some(moved);
+                }
                 self.end_run(Outcome::Stop);
                 return Some(true);
             }
@@ -251,7 +270,8 @@ impl Machine {
                 ContinuationKind::Initial
                 | ContinuationKind::Default
                 | ContinuationKind::Rerun { .. }
-                | ContinuationKind::Compaction,
+                | ContinuationKind::Compaction
+                | ContinuationKind::Plan { .. },
             ) => TurnTrigger::Continuation,
             None if self.durable.spawned_by.is_some() => TurnTrigger::SubAgent,
             None => TurnTrigger::User,
@@ -265,7 +285,8 @@ impl Machine {
             let messages = self.flight.prompt.take().unwrap_or_else(|| run.prompt.clone());
             Placed { input_id: run.input_id.clone(), messages }
         });
-        prompt.into_iter().chain(std::mem::take(&mut self.flight.taken)).collect()
+        let nudge = self.durable.run.as_ref().and_then(|run| run.nudge.clone());
+        prompt.into_iter().chain(nudge).chain(std::mem::take(&mut self.flight.taken)).collect()
     }
 
     fn filter_prompt(&mut self) -> bool {
@@ -275,8 +296,10 @@ impl Machine {
         let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else { return false };
         match filter_verdicts(verdict, 1).into_iter().next() {
             Some(FilterVerdict::Reject(reason)) => self.end_run(Outcome::Rejected { reason }),
-            Some(FilterVerdict::Warn(warning)) => self.flight.prompt = Some(with_warning(&messages, &warning)),
-            Some(FilterVerdict::Pass) | None => self.flight.prompt = Some(messages),
+            Some(FilterVerdict::Warn(warning)) => {
+                self.flight.prompt = Some(with_warning(&self.with_opening(messages), &warning));
+            }
+            Some(FilterVerdict::Pass) | None => self.flight.prompt = Some(self.with_opening(messages)),
         }
         true
     }
@@ -332,7 +355,9 @@ impl Machine {
             if self.flight.call.is_some() {
                 return false;
             }
-            self.request();
+            if !self.respond_with_plan() {
+                self.request();
+            }
             return true;
         };
         let aborting = run.aborting;
@@ -366,7 +391,7 @@ impl Machine {
         self.flight.tools.clear();
     }
 
-    fn end_run(&mut self, outcome: Outcome) {
+    pub(super) fn end_run(&mut self, outcome: Outcome) {
         let (placed, note) = match &outcome {
             // A rejected prompt does not enter the conversation; what was taken beside it still waits in its queue.
             Outcome::Rejected { .. } => ([].into(), None),
@@ -404,6 +429,8 @@ impl Machine {
         self.flight.taken.clear();
         self.flight.tools.clear();
         self.flight.after_turn_done = false;
+        self.flight.opening = None;
+        self.flight.may_stop = false;
     }
 }
 
@@ -418,8 +445,10 @@ fn front(queue: &VecDeque<QueuedInput>, mode: QueueMode) -> Vec<QueuedInput> {
 /// One verdict per input. A filter that failed or did not answer rejects: it fails closed.
 fn filter_verdicts(verdict: Verdict, inputs: usize) -> Vec<FilterVerdict> {
     match verdict {
-        Verdict::Go => vec![FilterVerdict::Pass; inputs],
-        Verdict::Stop { reason } => vec![FilterVerdict::Reject(reason); inputs],
+        Verdict::Go | Verdict::Judged(_) | Verdict::Ask { .. } | Verdict::Amend { .. } | Verdict::Say { .. } => {
+            vec![FilterVerdict::Pass; inputs]
+        }
+        Verdict::Stop { reason } | Verdict::Halt { reason } => vec![FilterVerdict::Reject(reason); inputs],
         Verdict::Filtered(mut verdicts) => {
             verdicts.resize(inputs, FilterVerdict::Reject("the filter gave no verdict".to_owned()));
             verdicts
@@ -428,7 +457,7 @@ fn filter_verdicts(verdict: Verdict, inputs: usize) -> Vec<FilterVerdict> {
 }
 
 /// `messages` with the warning appended to the last user message.
-fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
+pub(super) fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
     let mut messages = messages.to_vec();
     let last = messages.iter_mut().rev().find(|message| matches!(message.llm(), Some(Message::User { .. })));
     if let Some(last) = last

@@ -58,9 +58,9 @@ impl Machine {
 
     pub(super) fn update_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.tools.get_mut(call) else { return };
-        match (std::mem::replace(&mut tool.update, Update::None), verdict) {
-            (Update::Before(partial), Verdict::Go | Verdict::Filtered(_)) => self.show_update(call, partial),
-            (Update::Before(_), Verdict::Stop { .. }) | (Update::After | Update::None, _) => self.end_update(call),
+        match (std::mem::replace(&mut tool.update, Update::None), verdict.refusal()) {
+            (Update::Before(partial), None) => self.show_update(call, partial),
+            (Update::Before(_), Some(_)) | (Update::After | Update::None, _) => self.end_update(call),
         }
     }
 

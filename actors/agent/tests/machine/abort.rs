@@ -204,7 +204,7 @@ fn while_a_question_waits() {
     );
     assert_eq!(rig.timers, []);
     let late = rig.permit("c1/ask", playhouse_protocol::PermissionDecision::Allow);
-    assert_eq!(late, ["> refuse i3: permission `c1/ask` is not waiting for an answer"]);
+    assert_eq!(late, ["> refuse i3: permission `c1/ask-08f44b07b5901a25` is not waiting for an answer"]);
     is_over(&mut rig);
 }
 
@@ -352,7 +352,7 @@ fn without_a_run_or_twice_it_changes_nothing() {
 fn an_abort_that_a_crash_cuts_short_is_finished() {
     let mut rig = Rig::hooked(EVERY_HOOK);
     rig.prompt("hi");
-    for _ in 0..3 {
+    for _ in 0..4 {
         rig.answer_hook();
     }
     rig.wants(&[("c1", "once"), ("c2", "read"), ("c3", "child")]);

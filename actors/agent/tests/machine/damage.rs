@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{HookPoint, Input, Journal, Machine, events};
+use playhouse_agent::machine::{HookPoint, Input, Journal, Machine, Verdict, events};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, ContinuationKind, Entry, EntryBody, Outcome, PermissionDecision, ProviderError, Seq,
@@ -37,7 +37,7 @@ fn tools_questions_and_queues() -> Rig {
 fn every_hook() -> Rig {
     let mut rig = Rig::hooked(EVERY_HOOK);
     rig.prompt("one");
-    for _ in 0..3 {
+    for _ in 0..4 {
         rig.answer_hook();
     }
     rig.wants(&[("c1", "read"), ("c2", "once")]);
@@ -51,6 +51,28 @@ fn every_hook() -> Rig {
         rig.answer_hook();
     }
     rig.call_failed(ProviderError::Api { message: "no".into() });
+    rig.come_to_rest();
+    rig
+}
+
+fn hooks_that_change() -> Rig {
+    let mut rig = Rig::hooked([HookPoint::BeforeTool, HookPoint::AfterTool, HookPoint::Stop]);
+    let args = || Arc::new(serde_json::json!({"n": 2}));
+    rig.prompt("one");
+    rig.wants(&[("c1", "risky"), ("c2", "once")]);
+    rig.verdict(Verdict::Ask { reason: "sure?".into(), args: Some(args()) });
+    rig.permit("c1/ask", PermissionDecision::Allow);
+    rig.verdict(Verdict::Amend { args: args() });
+    rig.permit("c2/ask/hooked", PermissionDecision::Allow);
+    rig.permit("c1/ask/hooked", PermissionDecision::Allow);
+    for call in ["c1", "c2"] {
+        rig.done(call);
+        rig.verdict(Verdict::Say { text: " noted".into() });
+    }
+    rig.says("done");
+    rig.refuse("more");
+    rig.wants(&[("c3", "once")]);
+    rig.verdict(Verdict::Halt { reason: "enough".into() });
     rig.come_to_rest();
     rig
 }
@@ -133,6 +155,7 @@ fn recorded() -> Vec<(&'static str, Rig)> {
     vec![
         ("tools", tools_questions_and_queues()),
         ("hooks", every_hook()),
+        ("hooks that change", hooks_that_change()),
         ("aborts", aborts_and_heads()),
         ("retries", retries_and_skips()),
         ("refusals", refusals_and_resets()),

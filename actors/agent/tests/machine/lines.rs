@@ -12,7 +12,8 @@ pub fn line(effect: &Effect) -> Option<String> {
         Effect::RunTool { call, start, .. } => format!("> run {call} {start:?}"),
         Effect::Spawn { call, session, .. } => format!("> spawn {call} in {session}"),
         Effect::Hook { call, .. } => format!("> hook {:?}", call.point()),
-        Effect::Ask { permission_id, .. } => format!("> ask {permission_id}"),
+        Effect::Ask { permission_id, .. } => format!("> ask {}", question(permission_id.as_str())),
+        Effect::Remember { rules } => format!("> remember {}", rules.join(", ")),
         Effect::Cancel(Target::Call(call)) => format!("> cancel call {}", last(call.as_str())),
         Effect::Cancel(Target::Tool(call)) => format!("> cancel tool {call}"),
         Effect::Cancel(Target::Child(call)) => format!("> cancel child {call}"),
@@ -43,13 +44,23 @@ fn of_event(event: &AgentEvent) -> String {
         AgentEvent::ProgressMessage { tool_call_id, text, .. } => format!("ProgressMessage {tool_call_id} {text}"),
         AgentEvent::ToolBlocked { tool_call_id, stage, .. } => format!("ToolBlocked {tool_call_id} {stage:?}"),
         AgentEvent::InputRejected { input_id, reason } => format!("InputRejected {input_id}: {reason}"),
-        AgentEvent::PermissionRequired { permission_id, .. } => format!("PermissionRequired {permission_id}"),
-        AgentEvent::PermissionResolved { permission_id, decision: PermissionDecision::Allow, .. } => {
-            format!("PermissionResolved {permission_id}: allow")
+        AgentEvent::PermissionRequired { permission_id, .. } => {
+            format!("PermissionRequired {}", question(permission_id.as_str()))
         }
-        AgentEvent::PermissionResolved { permission_id, decision: PermissionDecision::Deny { reason }, .. } => {
-            format!("PermissionResolved {permission_id}: {reason}")
+        AgentEvent::PermissionResolved { permission_id, decision, .. } => {
+            let said = match decision {
+                PermissionDecision::Allow => "allow",
+                PermissionDecision::AllowSession => "allow for the session",
+                PermissionDecision::AllowAlways => "allow always",
+                PermissionDecision::Deny { reason } => reason,
+            };
+            format!("PermissionResolved {}: {said}", question(permission_id.as_str()))
         }
+        AgentEvent::ModeChanged { mode } => format!("ModeChanged {mode:?}"),
+        AgentEvent::PlanChangeQueued { tool_call_id, change, .. } => {
+            format!("PlanChangeQueued {tool_call_id} as {change}")
+        }
+        AgentEvent::PlanResolved { approved, rejected } => format!("PlanResolved {approved:?} {rejected:?}"),
         AgentEvent::ModelRequestStart { message_id, attempt, .. } => {
             format!("ModelRequestStart {} {attempt}", last(message_id.as_str()))
         }
@@ -96,4 +107,9 @@ fn ending(outcome: &Outcome) -> String {
         Outcome::Rejected { reason } => format!("rejected {reason}"),
         Outcome::Halted { reason } => format!("halted {reason}"),
     }
+}
+
+/// A question without the digest of what it is about.
+fn question(id: &str) -> &str {
+    id.rsplit_once('-').map_or(id, |(question, _)| question)
 }

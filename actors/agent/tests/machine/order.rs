@@ -15,6 +15,7 @@ fn a_run_with_every_hook_goes_in_the_order_of_the_contract() {
     let mut rig = Rig::hooked(EVERY_HOOK);
     rig.prompt("hi");
     rig.allow(); // before_loop
+    rig.allow(); // session_start
     rig.verdict(passed(1));
     rig.allow(); // before_turn
     rig.delta("on");
@@ -38,6 +39,7 @@ fn a_run_with_every_hook_goes_in_the_order_of_the_contract() {
             "> ack i1",
             "> hook BeforeLoop",
             "AgentStart",
+            "> hook SessionStart",
             "> hook Filter",
             "> hook BeforeTurn",
             "TurnStart 0 User",

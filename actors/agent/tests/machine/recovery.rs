@@ -158,9 +158,9 @@ fn a_question_nobody_answers_is_denied() {
     let mut rig = Rig::new();
     rig.prompt("hi");
     rig.wants(&[("c1", "risky")]);
-    assert_eq!(rig.timers, [(Timer::Permission("c1/ask".into()), Duration::from_secs(120))]);
+    assert_eq!(rig.timers, [(Timer::Permission("c1/ask-08f44b07b5901a25".into()), Duration::from_secs(120))]);
     assert_eq!(
-        rig.time_up(Timer::Permission("c1/ask".into()))[..4],
+        rig.time_up(Timer::Permission("c1/ask-08f44b07b5901a25".into()))[..4],
         [
             "PermissionResolved c1/ask: nobody answered within 120 s",
             "ToolBlocked c1 Approval",
@@ -191,11 +191,13 @@ fn hooks_without_a_journaled_answer_run_again() {
     rig.prompt("hi");
     assert_eq!(rig.restart(), ["AgentRestarted", "> hook BeforeLoop"]);
     rig.answer_hook();
-    assert_eq!(rig.restart(), ["AgentRestarted", "> hook Filter"]);
+    assert_eq!(rig.restart(), ["AgentRestarted", "> hook SessionStart"]);
+    assert_eq!(rig.answer_hook(), ["> hook Filter"]);
     rig.answer_hook();
-    assert_eq!(rig.restart(), ["AgentRestarted", "> hook Filter"]);
-    rig.answer_hook();
-    rig.answer_hook();
+    assert_eq!(rig.restart(), ["AgentRestarted", "> hook SessionStart"]);
+    for _ in 0..3 {
+        rig.answer_hook();
+    }
     rig.wants(&[("c1", "read")]);
     assert_eq!(rig.restart(), ["AgentRestarted", "> hook BeforeTool"]);
     rig.answer_hook();
@@ -205,6 +207,9 @@ fn hooks_without_a_journaled_answer_run_again() {
     rig.answer_hook();
     rig.answer_hook();
     rig.says("done");
+    rig.answer_hook();
+    assert_eq!(rig.restart(), ["AgentRestarted", "> hook AfterTurn"]);
+    assert_eq!(rig.answer_hook(), ["> hook Stop"]);
     rig.answer_hook();
     // The run is over and told: only its last hook is due.
     assert_eq!(rig.restart(), ["> hook AfterLoop"]);

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    Approver, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine, Now,
-    RunReport, Setup, Timer, Verdict, Vetting,
+    Approver, Authority, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine,
+    Now, RunReport, Setup, Timer, Verdict, Vetting,
 };
-use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings, SpawnRef};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry, EntryBody,
-    Event, ExecutionLimits, InputId, Message, ModelConfig, PermissionDecision, PermissionId, PermissionMode,
-    ProviderError, Seq, SessionId, StopReason, StreamConfig, StreamDelta, ToolCallId, ToolDefinition, ToolError,
-    ToolResult, Usage,
+    Access, AgentEvent, AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry,
+    EntryBody, Event, ExecutionLimits, GrantScope, InputId, Level, Message, ModelConfig, PermissionDecision,
+    PermissionId, PermissionMode, ProviderError, Question, Ruling, Seq, SessionId, Stance, StopReason, StreamConfig,
+    StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult, Usage,
 };
 use serde_json::{Value, json};
 
@@ -30,11 +30,13 @@ impl Catalog for Props {
         Arc::new([])
     }
 
-    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+        let session = authority.session;
         if args.is_string() {
             return Vetting::Blocked { stage: BlockStage::Schema, reason: "the arguments are not JSON".into() };
         }
-        let ready = |effect| Vetting::Ready { effect, ask: None };
+        let allowed = |level| Ruling::Allow { by: format!("level {level}").into() };
+        let ready = |effect| Vetting::Ready { effect, level: Level::None, ruling: allowed(Level::None) };
         match name {
             "read" => ready(EffectClass::Read),
             "same" => ready(EffectClass::Idempotent { key: call.to_string() }),
@@ -44,8 +46,37 @@ impl Catalog for Props {
                 let child = SessionId::new(format!("{session}-{call}")).unwrap();
                 ready(EffectClass::Child { session: child })
             }
-            "risky" => Vetting::Ready { effect: EffectClass::Once, ask: Some("take a risk".into()) },
+            "risky" | "lasting" => {
+                let rules = if name == "risky" { Vec::new() } else { vec!["lasting".to_owned()] };
+                let offer = if name == "risky" { GrantScope::Once } else { GrantScope::Always };
+                let level = Level::Execute;
+                let known = authority.grants.iter().any(|rule| rule == name);
+                let ruling = match authority.mode.stance(level) {
+                    _ if known => Ruling::Allow { by: "a yes for the session".into() },
+                    Stance::Run => allowed(level),
+                    Stance::Ask | Stance::Refuse => {
+                        Ruling::Ask(Question { reason: "take a risk".into(), level, offer, rules })
+                    }
+                };
+                Vetting::Ready { effect: EffectClass::Once, level, ruling }
+            }
+            "forbidden" => {
+                let ruling = Ruling::Forbid { reason: "forbidden by a rule".into() };
+                Vetting::Ready { effect: EffectClass::Once, level: Level::Execute, ruling }
+            }
+            "read a" | "read b" => ready(EffectClass::Read),
+            "alone" | "write a" | "write b" => ready(EffectClass::Once),
             _ => Vetting::Blocked { stage: BlockStage::Lookup, reason: "no such tool".into() },
+        }
+    }
+
+    fn access(&self, name: &str, _: &Value) -> Access {
+        match name.split_once(' ') {
+            Some(("write", path)) => Access::Writes(path.to_owned()),
+            Some(("read", path)) => Access::Reads(Some(path.to_owned())),
+            _ if name == "alone" => Access::Alone,
+            // Most tests are not about what runs beside what.
+            _ => Access::Free,
         }
     }
 
@@ -54,7 +85,7 @@ impl Catalog for Props {
     }
 }
 
-pub const EVERY_HOOK: [HookPoint; 10] = [
+pub const EVERY_HOOK: [HookPoint; 12] = [
     HookPoint::BeforeLoop,
     HookPoint::AfterLoop,
     HookPoint::BeforeTurn,
@@ -65,6 +96,8 @@ pub const EVERY_HOOK: [HookPoint; 10] = [
     HookPoint::AfterUpdate,
     HookPoint::OnError,
     HookPoint::Filter,
+    HookPoint::Stop,
+    HookPoint::SessionStart,
 ];
 
 pub struct Rig {
@@ -103,6 +136,15 @@ impl Rig {
     }
 
     pub fn with(change: impl FnOnce(&mut Setup, &mut Settings)) -> Self {
+        Self::made(None, change)
+    }
+
+    /// A rig with a sub-agent in it.
+    pub fn spawned(parent: SpawnRef, change: impl FnOnce(&mut Setup, &mut Settings)) -> Self {
+        Self::made(Some(Arc::new(parent)), change)
+    }
+
+    fn made(spawned_by: Option<Arc<SpawnRef>>, change: impl FnOnce(&mut Setup, &mut Settings)) -> Self {
         let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
         let mut settings = settings();
         setup.approver = Approver::Present;
@@ -113,11 +155,12 @@ impl Rig {
             agent_id: "a".into(),
             session_id: session.clone(),
             settings: Arc::new(settings),
-            spawned_by: None,
+            spawned_by,
             continues: None,
             messages: Vec::new(),
             queued: Vec::new(),
             seen: Vec::new(),
+            plan: Vec::new(),
         };
         Self {
             machine: Machine::new(opened.clone(), setup.clone()),
@@ -238,7 +281,11 @@ impl Rig {
                 Effect::Cancel(playhouse_agent::machine::Target::Hook(hook)) => {
                     self.hooks.retain(|(waiting, _)| *waiting != hook);
                 }
-                Effect::Cancel(_) | Effect::Ack { .. } | Effect::Refuse { .. } | Effect::Park { .. } => {}
+                Effect::Remember { .. }
+                | Effect::Cancel(_)
+                | Effect::Ack { .. }
+                | Effect::Refuse { .. }
+                | Effect::Park { .. } => {}
             }
         }
     }
@@ -306,8 +353,10 @@ impl Rig {
 
     pub fn permit(&mut self, permission_id: &str, decision: PermissionDecision) -> Vec<String> {
         let input_id = self.input_id();
-        self.asks.retain(|open| open.as_str() != permission_id);
-        self.tell(Input::Approved { input_id, permission_id: permission_id.into(), decision })
+        // A question's name ends with the digest of what it is about.
+        let open = self.asks.iter().position(|open| open.as_str().starts_with(permission_id));
+        let permission_id = open.map_or_else(|| permission_id.into(), |at| self.asks.remove(at));
+        self.tell(Input::Approved { input_id, permission_id, decision })
     }
 
     /// Answers the oldest hook.
@@ -457,6 +506,10 @@ fn settings() -> Settings {
         tools: Vec::new(),
         cwd: Path::new("/").into(),
         permission: PermissionMode::Ask,
+        grants: Vec::new(),
+        restrictions: Default::default(),
+        mode: Default::default(),
+        sandbox: Default::default(),
         limits: ExecutionLimits::none(),
         durability: Durability::Flush,
         retry: Default::default(),

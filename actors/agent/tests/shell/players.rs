@@ -200,6 +200,7 @@ impl Theatre {
             messages: Vec::new(),
             queued: Vec::new(),
             seen: Vec::new(),
+            plan: Vec::new(),
         };
         let life = Life::new(self.house.clone(), Arc::new(Definition::default()), opened, Origin::New);
         let life = Arc::new(life);

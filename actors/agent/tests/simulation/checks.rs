@@ -8,8 +8,8 @@ use playhouse_agent::machine::{Effect, Input, events};
 use playhouse_protocol::entry::{InputKind, Opened};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, CallId, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome, Seq, SessionId,
-    StopReason, ToolCallId,
+    AgentEvent, CallId, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome,
+    PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
 };
 
 pub struct Checks {
@@ -101,8 +101,9 @@ impl Checks {
                 let answers = here.filter(|(_, entry)| is_answer(&entry.body)).count();
                 assert_eq!(config.response, answers as u64, "{call} is answered by the wrong step of a script");
             }
-            Effect::RunTool { call, effect, .. } => {
+            Effect::RunTool { call, args, effect, .. } => {
                 assert!(is_started(holds, call), "{call} runs without its intent");
+                self.runs_as_journaled(journals.get(session).into_iter().flatten(), call, args);
                 if *effect == EffectClass::Once {
                     let run = (session.clone(), call.clone());
                     assert!(self.ran_once.insert(run), "{call} ran twice");
@@ -137,6 +138,7 @@ impl Checks {
             Effect::Append { .. }
             | Effect::Hook { .. }
             | Effect::Ask { .. }
+            | Effect::Remember { .. }
             | Effect::Cancel(_)
             | Effect::Refuse { .. }
             | Effect::Arm { .. }
@@ -144,6 +146,39 @@ impl Checks {
             | Effect::Rotated { .. }
             | Effect::Park { .. } => {}
         }
+    }
+
+    /// A tool runs with the arguments that the journal has for it: the model's, or those that a hook put in their place.
+    /// What a hook asks about runs after a yes.
+    fn runs_as_journaled<'a>(
+        &self,
+        journal: impl Iterator<Item = &'a (Seq, Arc<Entry>)>,
+        call: &ToolCallId,
+        args: &serde_json::Value,
+    ) {
+        let (mut expected, mut unanswered) = (None, false);
+        for (_, entry) in journal {
+            match &entry.body {
+                EntryBody::Responded { message, .. } => {
+                    let asked = message.llm().into_iter().flat_map(|message| message.tool_calls());
+                    expected = asked.filter(|(id, ..)| *id == call).map(|(.., args)| args).last().or(expected);
+                }
+                EntryBody::ToolHooked { tool_call_id, args, ask } if tool_call_id == call => {
+                    expected = args.as_deref().or(expected);
+                    unanswered = ask.is_some();
+                }
+                EntryBody::PermissionResolved { tool_call_id, answer, .. } if tool_call_id == call => {
+                    assert!(
+                        !matches!(answer.decision, PermissionDecision::Deny { .. }),
+                        "{call} runs though it was denied"
+                    );
+                    unanswered = false;
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(expected, Some(args), "{call}");
+        assert!(!unanswered, "{call} runs, and nobody answered what a hook asked");
     }
 
     /// A model's message is shown, then filled, then closed.
@@ -198,6 +233,7 @@ impl Checks {
             match &entry.body {
                 EntryBody::ToolEnded { tool_call_id, .. }
                 | EntryBody::ToolBlocked { tool_call_id, .. }
+                | EntryBody::ToolQueued { tool_call_id, .. }
                 | EntryBody::ToolSkipped { tool_call_id, .. } => *results.entry(tool_call_id).or_default() += 1,
                 _ => {}
             }
@@ -221,7 +257,7 @@ impl Checks {
         for entry in all {
             let id = match &entry.body {
                 EntryBody::Input(input) if input.kind == InputKind::Prompt => &input.input_id,
-                EntryBody::ContinueAsked { input_id, .. } => input_id,
+                EntryBody::ContinueAsked { input_id, .. } | EntryBody::PlanApproved { input_id, .. } => input_id,
                 _ => continue,
             };
             asked += 1;
@@ -269,6 +305,8 @@ impl Checks {
 #[derive(Default)]
 struct Order {
     in_run: bool,
+    /// Whether a plan was just rejected.
+    rejected: bool,
     in_turn: bool,
     tools: HashMap<ToolCallId, Tool>,
 }
@@ -328,7 +366,8 @@ impl Order {
                     assert_eq!(before, Some(Tool::Ended));
                 }
                 Some(Message::Assistant { .. }) => assert!(self.in_turn),
-                Some(Message::User { .. }) | None => assert!(self.in_run),
+                // What a rejected plan leaves comes between runs.
+                Some(Message::User { .. }) | None => assert!(self.in_run || std::mem::take(&mut self.rejected)),
             },
             AgentEvent::ModelRequestStart { .. }
             | AgentEvent::ProviderRetry { .. }
@@ -336,6 +375,15 @@ impl Order {
             | AgentEvent::SubAgentEnd { .. }
             | AgentEvent::PermissionRequired { .. }
             | AgentEvent::PermissionResolved { .. } => assert!(self.in_turn),
+            AgentEvent::PlanChangeQueued { tool_call_id, .. } => {
+                assert!(self.in_turn);
+                assert_eq!(self.tools.insert(tool_call_id.clone(), Tool::Ended), None);
+            }
+            AgentEvent::ModeChanged { .. } => assert!(!self.in_run),
+            AgentEvent::PlanResolved { rejected, .. } => {
+                assert!(!self.in_run);
+                self.rejected = !rejected.is_empty();
+            }
             AgentEvent::InputRejected { .. } => assert!(self.in_run),
             AgentEvent::AgentRestarted { .. } => {}
             fleeting => panic!("in no journal: {fleeting:?}"),
@@ -356,7 +404,11 @@ fn answers(message: &Message) -> &ToolCallId {
 
 /// Whether a model completed a response.
 fn is_answer(body: &EntryBody) -> bool {
-    let EntryBody::Responded { message, .. } = body else { return false };
+    let EntryBody::Responded { message, call_id, .. } = body else { return false };
+    // What a plan says was not said by a model.
+    if call_id.as_str().ends_with("/plan") {
+        return false;
+    }
     matches!(
         message.llm(),
         Some(Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. })
@@ -400,6 +452,7 @@ pub fn variant(input: &Input) -> &'static str {
         Input::Configure { .. } => "Configure",
         Input::Rotate { .. } => "Rotate",
         Input::Approved { .. } => "Approved",
+        Input::Plan { .. } => "Plan",
         Input::Delta { .. } => "Delta",
         Input::Retrying { .. } => "Retrying",
         Input::Responded { .. } => "Responded",

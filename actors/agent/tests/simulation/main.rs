@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use world::World;
 
 /// Every variant of `Input`; the list is checked against what the runs delivered.
-const VARIANTS: [&str; 26] = [
+const VARIANTS: [&str; 27] = [
     "Prompt",
     "PromptFor",
     "Steer",
@@ -29,6 +29,7 @@ const VARIANTS: [&str; 26] = [
     "Configure",
     "Rotate",
     "Approved",
+    "Plan",
     "Delta",
     "Retrying",
     "Responded",
@@ -86,6 +87,10 @@ fn every_interleaving_keeps_the_promises() {
     for name in VARIANTS {
         let count = seen.remove(name).unwrap_or_default();
         assert!(count >= runs / 20, "{name} was delivered in only {count} of {runs} runs");
+    }
+    for verdict in ["HookAsks", "HookAmends", "HookSays", "HookHalts", "PolicyJudges"] {
+        let count = seen.remove(verdict).unwrap_or_default();
+        assert!(count >= runs / 100, "{verdict} happened in only {count} of {runs} runs");
     }
     for special in ["Parallel", "Sequential", "Batched", "AbortBeforeCommit", "Crash"] {
         let count = seen.remove(special).unwrap_or_default();

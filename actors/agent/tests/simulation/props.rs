@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use playhouse_agent::machine::{Catalog, HookPoint, HookSet, Vetting};
+use playhouse_agent::machine::{Authority, Catalog, HookPoint, HookSet, Vetting};
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::{
-    Content, Durability, EffectClass, ExecutionLimits, Message, ModelConfig, PermissionMode, QueueMode, SessionId,
-    StopReason, ToolCallId, ToolDefinition, ToolError, ToolExecutionStrategy, ToolResult, Usage,
+    Access, Content, Durability, EffectClass, ExecutionLimits, GrantScope, Level, Message, Mode, ModelConfig,
+    PermissionMode, Question, QueueMode, Ruling, SessionId, Stance, StopReason, ToolCallId, ToolDefinition, ToolError,
+    ToolExecutionStrategy, ToolResult, Usage,
 };
 use serde_json::Value;
 
@@ -21,11 +22,13 @@ impl Catalog for Props {
         Arc::new([])
     }
 
-    fn vet(&self, session: &SessionId, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+        let session = authority.session;
         if args.is_string() {
             return Vetting::Blocked { stage: BlockStage::Schema, reason: "not JSON".into() };
         }
-        let ready = |effect| Vetting::Ready { effect, ask: None };
+        let allow = || Ruling::Allow { by: "test".into() };
+        let ready = |effect| Vetting::Ready { effect, level: Level::None, ruling: allow() };
         match name {
             "read" => ready(EffectClass::Read),
             "same" => ready(EffectClass::Idempotent { key: call.to_string() }),
@@ -35,8 +38,31 @@ impl Catalog for Props {
                 let child = format!("{session}-{}", call.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
                 ready(EffectClass::Child { session: SessionId::new(child).unwrap() })
             }
-            "risky" => Vetting::Ready { effect: EffectClass::Once, ask: Some("take a risk".into()) },
+            "risky" => {
+                let ruling = match authority.mode.stance(Level::Execute) {
+                    _ if authority.grants.iter().any(|rule| rule == "risky") => allow(),
+                    Stance::Run => allow(),
+                    Stance::Ask => Ruling::Ask(Question {
+                        reason: "take a risk".into(),
+                        level: Level::Execute,
+                        offer: GrantScope::Always,
+                        rules: vec!["risky".into()],
+                    }),
+                    Stance::Refuse => Ruling::Forbid { reason: "refused".into() },
+                };
+                Vetting::Ready { effect: EffectClass::Once, level: Level::Execute, ruling }
+            }
             _ => Vetting::Blocked { stage: BlockStage::Lookup, reason: "no such tool".into() },
+        }
+    }
+
+    fn access(&self, name: &str, _: &Value) -> Access {
+        match name {
+            "read" => Access::Reads(None),
+            "same" => Access::Writes("a".into()),
+            "probe" => Access::Writes("b".into()),
+            "child" => Access::Free,
+            _ => Access::Alone,
         }
     }
 
@@ -70,7 +96,11 @@ pub fn settings(rng: &mut Rng) -> Settings {
         system_prompt: "".into(),
         tools: Vec::new(),
         cwd: "/".into(),
+        sandbox: Default::default(),
         permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },
+        grants: Vec::new(),
+        restrictions: Default::default(),
+        mode: if rng.u8(..4) == 0 { Mode::Plan } else { Mode::Act },
         limits: match rng.u8(..4) {
             0 => ExecutionLimits { max_turns: Some(rng.u32(..4)), ..ExecutionLimits::none() },
             1 => ExecutionLimits { max_duration: Some(Duration::from_millis(500)), ..ExecutionLimits::none() },
@@ -105,6 +135,9 @@ pub fn hook_set(rng: &mut Rng) -> HookSet {
         HookPoint::AfterUpdate,
         HookPoint::OnError,
         HookPoint::Filter,
+        HookPoint::Policy,
+        HookPoint::Stop,
+        HookPoint::SessionStart,
     ];
     let density = rng.u8(..4);
     let chosen = all.into_iter().filter(|_| rng.u8(..4) < density);

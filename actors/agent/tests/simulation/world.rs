@@ -7,13 +7,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Effect, FilterVerdict, HookCall, HookId, Input, Journal, Machine, Now, Setup, Target, Timer, Verdict,
+    Approver, Effect, FilterVerdict, HookCall, HookId, Input, Journal, Machine, Now, PlanDecision, Setup, Target,
+    Timer, Verdict,
 };
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened};
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, InputId, Message, ModelConfig, PermissionDecision,
-    PermissionId, ProviderError, ResponseFormat, Seq, SessionId, StopReason, StreamDelta, ToolCallId, ToolError,
-    ToolExecutionStrategy, ToolResult,
+    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, InputId, Message, Mode, ModelConfig,
+    PermissionDecision, PermissionId, ProviderError, ResponseFormat, Ruling, Seq, SessionId, StopReason, StreamDelta,
+    ToolCallId, ToolError, ToolExecutionStrategy, ToolResult,
 };
 use serde_json::json;
 
@@ -75,12 +76,15 @@ impl World {
             messages: Vec::new(),
             queued: Vec::new(),
             seen: Vec::new(),
+            plan: Vec::new(),
         };
         let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
         setup.fallbacks = fallbacks;
-        if rng.u8(..4) > 0 {
-            setup.approver = Approver::Present;
-        }
+        setup.approver = match rng.u8(..4) {
+            0 => Approver::Nobody,
+            1 => Approver::Inbox,
+            _ => Approver::Present,
+        };
         setup.hooks = hook_set(&mut rng);
         let mut world = World {
             rng,
@@ -217,7 +221,7 @@ impl World {
                     let left = self.tools.keys().find(|call| !self.stopping.contains(*call));
                     assert_eq!(left, None, "{} is over, and a tool runs that nobody stopped", report.loop_id);
                 }
-                Effect::Emit(_) => {}
+                Effect::Remember { .. } | Effect::Emit(_) => {}
             }
         }
         if parked {
@@ -328,7 +332,7 @@ impl World {
         let input_id: InputId = format!("i{}", self.next_input).into();
         let text = format!("message {}", self.next_input);
         let message = Arc::new(AgentMessage::user(text, self.clock));
-        let input = match self.rng.u8(..40) {
+        let input = match self.rng.u8(..44) {
             0..=8 => {
                 let mut messages = vec![message];
                 if self.rng.u8(..4) == 0 {
@@ -354,6 +358,7 @@ impl World {
             30..=31 => {
                 let mut settings = machine.durable().settings.as_ref().clone();
                 settings.system_prompt = format!("be brief {}", self.next_input).into();
+                settings.mode = if self.rng.bool() { Mode::Plan } else { Mode::Act };
                 Input::Configure { input_id, settings: Box::new(settings) }
             }
             32..=33 => {
@@ -368,6 +373,19 @@ impl World {
                 }
                 None => Input::Prompt { input_id, messages: vec![message] },
             },
+            39..=42 => {
+                let planned: Vec<u32> = machine.durable().plan().iter().map(|planned| planned.change).collect();
+                let changes = match self.rng.u8(..4) {
+                    0 => Some(vec![self.rng.u32(..9)]),
+                    1 => Some(planned.into_iter().take(1).collect()),
+                    _ => None,
+                };
+                let decision = match self.rng.u8(..3) {
+                    0 => PlanDecision::Reject { changes, reason: "not now".into() },
+                    _ => PlanDecision::Approve { changes },
+                };
+                Input::Plan { input_id, decision }
+            }
             // Nonsense is refused and changes nothing.
             _ => match self.rng.u8(..4) {
                 0 => Input::Prompt { input_id, messages: Vec::new() },
@@ -386,7 +404,12 @@ impl World {
     }
 
     fn decision(&mut self) -> PermissionDecision {
-        if self.rng.u8(..3) > 0 { PermissionDecision::Allow } else { PermissionDecision::Deny { reason: "no".into() } }
+        match self.rng.u8(..6) {
+            0 | 1 => PermissionDecision::Allow,
+            2 => PermissionDecision::AllowSession,
+            3 => PermissionDecision::AllowAlways,
+            _ => PermissionDecision::Deny { reason: "no".into() },
+        }
     }
 
     fn continuation(&mut self, durable: &Durable) -> ContinuationKind {
@@ -517,10 +540,31 @@ impl World {
                     })
                     .collect(),
             ),
-            _ if self.rng.u8(..6) == 0 => Verdict::Stop { reason: "no".into() },
-            _ => Verdict::Go,
+            HookCall::Policy { ours, .. } => match self.rng.u8(..5) {
+                0 => Verdict::Judged(Ruling::Forbid { reason: "not here".into() }),
+                1 => Verdict::Judged(Ruling::Allow { by: "the policy".into() }),
+                2 => Verdict::Stop { reason: "no".into() },
+                _ => Verdict::Judged(ours),
+            },
+            call => self.verdict(&call),
         };
+        self.delivered.extend(said(&verdict));
         self.send(machine, Input::HookDone { hook, verdict });
+    }
+
+    /// Any verdict may come to any point; those that mean something there come often.
+    fn verdict(&mut self, call: &HookCall) -> Verdict {
+        let reason = "no".to_owned();
+        let args = Arc::new(if self.rng.u8(..6) == 0 { json!("{\"cut") } else { json!({"n": 2}) });
+        match (call, self.rng.u8(..24)) {
+            (_, 0..=3) => Verdict::Stop { reason },
+            (_, 4) => Verdict::Halt { reason },
+            (HookCall::BeforeTool { .. }, 5..=13) => Verdict::Amend { args },
+            (HookCall::BeforeTool { .. }, 14..=16) => Verdict::Ask { reason, args: None },
+            (HookCall::BeforeTool { .. }, 17..=18) | (_, 5) => Verdict::Ask { reason, args: Some(args) },
+            (_, 6..=11) => Verdict::Say { text: "by the way".to_owned() },
+            (_, _) => Verdict::Go,
+        }
     }
 
     fn timer(&mut self, machine: &mut Machine) {
@@ -565,5 +609,17 @@ impl World {
             }
         }
         panic!("the run does not come to rest");
+    }
+}
+
+/// A verdict's name, where it is one that must be seen.
+fn said(verdict: &Verdict) -> Option<&'static str> {
+    match verdict {
+        Verdict::Go | Verdict::Stop { .. } | Verdict::Filtered(_) => None,
+        Verdict::Judged(_) => Some("PolicyJudges"),
+        Verdict::Ask { .. } => Some("HookAsks"),
+        Verdict::Amend { .. } => Some("HookAmends"),
+        Verdict::Say { .. } => Some("HookSays"),
+        Verdict::Halt { .. } => Some("HookHalts"),
     }
 }

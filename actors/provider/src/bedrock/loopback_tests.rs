@@ -71,6 +71,17 @@ async fn a_request_is_signed_as_the_specification_says() {
 }
 
 #[tokio::test]
+async fn f52_the_vault_learns_what_the_chain_finds() {
+    let server = Server::start(|_| reply("200 OK", STREAM, text())).await;
+    let model = model(Some(&server.url));
+    let (wiring, clock) = (Wiring::default(), Clock::at(Arc::new(AtomicI64::new(NOW))));
+    let service = connect_in(&model, &wiring, Environment::of(&variables()), clock).unwrap();
+    service.stream(&turn(model), &StreamSink::discard()).await.unwrap();
+    let clean = wiring.vault.secrets().redact(&format!("{SECRET} {TOKEN}")).into_owned();
+    assert_eq!(clean, "[secret:AWS_SECRET_ACCESS_KEY] [secret:AWS_SESSION_TOKEN]");
+}
+
+#[tokio::test]
 async fn tokens_are_counted_by_the_service() {
     let server =
         Server::start(|_| reply("200 OK", "content-type: application/json\r\n", r#"{"inputTokens":42}"#)).await;

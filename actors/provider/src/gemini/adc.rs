@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
-use playhouse_protocol::{ProviderError, Secret};
+use playhouse_protocol::{ProviderError, Secret, Vault};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use tokio::sync::Mutex;
 
@@ -31,6 +31,9 @@ const LOG_IN: &str = "run `gcloud auth application-default login`, or set GOOGLE
 const MARGIN: u64 = 60;
 /// How many tokens are remembered to be taken out of texts.
 const REMEMBERED: usize = 8;
+
+/// What these secrets are called.
+const VAULT_NAME: &str = "google";
 
 /// The time in unix seconds.
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -100,6 +103,8 @@ pub(crate) struct Adc {
     /// How many fetches have failed.
     failed: AtomicU64,
     secrets: Secrets,
+    /// Learns what must not be seen.
+    vault: Vault,
 }
 
 /// What was fetched last.
@@ -151,7 +156,14 @@ impl Adc {
         let quota_project = found.quota_project.and_then(|project| HeaderValue::try_from(project).ok());
         let secrets = Secrets { fixed: found.secrets, fetched: std::sync::Mutex::default() };
         let (held, failed) = (Mutex::default(), AtomicU64::new(0));
-        Self { source: found.source, quota_project, clock, held, failed, secrets }
+        Self { source: found.source, quota_project, clock, held, failed, secrets, vault: Vault::default() }
+    }
+
+    /// With a vault that learns what the credentials hold and the tokens that come of them.
+    pub(crate) fn telling(mut self, vault: &Vault) -> Self {
+        vault.learn_all(self.secrets.fixed.iter().map(|secret| (VAULT_NAME, secret.clone())));
+        self.vault = vault.clone();
+        self
     }
 
     async fn header(&self) -> Result<HeaderValue, ProviderError> {
@@ -181,6 +193,7 @@ impl Adc {
     async fn fetch(&self, now: u64) -> Result<Token, ProviderError> {
         let access = self.source.fetch(now, &self.secrets).await?;
         self.secrets.remember(&access.token);
+        self.vault.learn(VAULT_NAME, &access.token);
         let header = HeaderValue::try_from(format!("Bearer {}", access.token.expose()));
         let Ok(mut header) = header else {
             return Err(ProviderError::Auth { message: "Google's token holds what cannot be sent".to_owned() });

@@ -42,7 +42,7 @@ fn connect_in(
         |text: &Option<String>| text.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let region = given(&model.region).or_else(|| given(&environment.region)).unwrap_or_else(|| REGION.to_owned());
     let base = base_url(model, &host(&region)?)?;
-    let (credentials, own_project) = credentials(model, &base, environment, clock)?;
+    let (credentials, own_project) = credentials(model, wiring, &base, environment, clock)?;
     let project = given(&model.project).or_else(|| given(&environment.project)).or(own_project);
     let Some(project) = project else {
         return Err(SetupError::Missing {
@@ -58,6 +58,7 @@ fn connect_in(
 /// credentials.
 fn credentials(
     model: &ModelConfig,
+    wiring: &Wiring,
     base: &Url,
     environment: &Environment,
     clock: Clock,
@@ -73,7 +74,7 @@ fn credentials(
         Found { explicit: adc::Explicit::No, .. } if is_loopback(base) => Ok((Arc::new(NoCredentials), None)),
         found => {
             let project = found.project.clone();
-            Ok((Arc::new(Adc::new(found, clock)), project))
+            Ok((Arc::new(Adc::new(found, clock).telling(&wiring.vault)), project))
         }
     }
 }

@@ -120,8 +120,8 @@ async fn a_turn_with_application_default_credentials_from_file_to_answer() {
     let model = ModelConfig { base_url: Some(server.base.clone()), ..model() };
     let time = Arc::new(AtomicU64::new(5));
     let clock = time.clone();
-    let service =
-        connect_in(&model, &Wiring::default(), &environment, Arc::new(move || clock.load(Ordering::SeqCst))).unwrap();
+    let wiring = Wiring::default();
+    let service = connect_in(&model, &wiring, &environment, Arc::new(move || clock.load(Ordering::SeqCst))).unwrap();
     let config = StreamConfig { model_config: Arc::new(model), ..crate::testing::config("hi") };
     let ask = || async {
         let sink = StreamSink::discard();
@@ -142,6 +142,11 @@ async fn a_turn_with_application_default_credentials_from_file_to_answer() {
     assert!(!head.contains("x-goog-api-key"), "{head}");
     ask().await.unwrap();
     assert_eq!(server.count(), 5, "the token is kept");
+    // The key file and the tokens are known from here on.
+    let key = service_account("x")["private_key"].as_str().unwrap().to_owned();
+    let line = key.lines().nth(1).unwrap();
+    let clean = wiring.vault.secrets().redact(&format!("{line} ya29.canary-2")).into_owned();
+    assert_eq!(clean, "[secret:google] [secret:google]");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use playhouse_protocol::{ModelConfig, Secret};
+use playhouse_protocol::{ModelConfig, Secret, Vault};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -92,6 +92,8 @@ pub struct Wiring {
     pub wrap: Option<Wrap>,
     /// Who answers.
     pub answers: Answers,
+    /// Learns the keys and tokens that come into use.
+    pub vault: Vault,
 }
 
 /// Who answers requests.

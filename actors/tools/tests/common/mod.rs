@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{EffectClass, SessionId, ToolCallId, ToolError, ToolReport, ToolResult};
-use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, Tool, ToolJob, ToolSet};
+use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, OutputRoom, Sandbox, Tool, ToolJob, ToolSet};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -60,8 +60,32 @@ impl Bench {
         Self::in_house(tools, "test-house", std::env::temp_dir()).await
     }
 
+    /// With these rules about what processes may do.
+    pub async fn confined(cwd: &Path, sandbox: Sandbox) -> Self {
+        Self::with(playhouse_tools::default_tools(), "test-house", cwd.to_owned(), sandbox).await
+    }
+
     /// Every bench is an agent of its own: its session is nobody else's.
     pub async fn in_house(tools: Vec<Arc<dyn Tool>>, house: &str, cwd: PathBuf) -> Self {
+        Self::made(tools, house, cwd, None, Sandbox::default()).await
+    }
+
+    /// As the others, with a place for long outputs.
+    pub async fn with_output(tools: Vec<Arc<dyn Tool>>, cwd: PathBuf, output: Option<Arc<OutputRoom>>) -> Self {
+        Self::made(tools, "test-house", cwd, output, Sandbox::default()).await
+    }
+
+    async fn with(tools: Vec<Arc<dyn Tool>>, house: &str, cwd: PathBuf, sandbox: Sandbox) -> Self {
+        Self::made(tools, house, cwd, None, sandbox).await
+    }
+
+    async fn made(
+        tools: Vec<Arc<dyn Tool>>,
+        house: &str,
+        cwd: PathBuf,
+        output: Option<Arc<OutputRoom>>,
+        sandbox: Sandbox,
+    ) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let session = format!("s{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let (to, reports) = mpsc::unbounded_channel();
@@ -71,6 +95,9 @@ impl Bench {
             session_id: SessionId::new(session).unwrap(),
             cwd,
             house_marker: house.to_owned(),
+            secrets: Default::default(),
+            output,
+            sandbox,
             reply: agent.get_derived(),
         };
         let (executor, _) = Executor::spawn_linked(None, Executor, args, agent.get_cell()).await.unwrap();

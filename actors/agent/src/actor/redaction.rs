@@ -1,0 +1,176 @@
+//! Where secrets are taken out: what tools give, what users say, what hooks answer and why services fail, once, before
+//! the machine is told. So the model, the journal, events and a replay see the same text.
+//!
+//! What the model said is never altered: it has seen placeholders only, and its arguments and signed reasoning must stay
+//! what they were. Nor are images.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use playhouse_protocol::entry::Settings;
+use playhouse_protocol::{
+    AgentMessage, Content, Message, Opened, PermissionDecision, ProviderError, Ruling, Secrets, ToolError, ToolReport,
+    ToolResult,
+};
+
+use crate::machine::{FilterVerdict, Input, PlanDecision, Verdict};
+
+/// How a session begins, without secrets.
+pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
+    if secrets.is_empty() {
+        return;
+    }
+    if let Cow::Owned(prompt) = secrets.redact(&opened.settings.system_prompt) {
+        Arc::make_mut(&mut opened.settings).system_prompt = prompt.into();
+    }
+    opened.messages.iter_mut().for_each(|message| clean_message(secrets, message));
+}
+
+/// An input, without secrets.
+pub(super) fn clean_input(secrets: &Secrets, mut input: Input) -> Input {
+    if secrets.is_empty() {
+        return input;
+    }
+    match &mut input {
+        Input::Prompt { messages, .. } | Input::PromptFor { messages, .. } | Input::Restore { messages, .. } => {
+            messages.iter_mut().for_each(|message| clean_message(secrets, message));
+        }
+        Input::Steer { message, .. } | Input::FollowUp { message, .. } => clean_message(secrets, message),
+        Input::Configure { settings, .. } => clean_settings(secrets, settings),
+        Input::Approved { decision, .. } => match decision {
+            PermissionDecision::Allow | PermissionDecision::AllowSession | PermissionDecision::AllowAlways => {}
+            PermissionDecision::Deny { reason } => secrets.redact_string(reason),
+        },
+        Input::Plan { decision, .. } => match decision {
+            PlanDecision::Approve { .. } => {}
+            PlanDecision::Reject { reason, .. } => secrets.redact_string(reason),
+        },
+        Input::Continue { .. }
+        | Input::Abort { .. }
+        | Input::Reset { .. }
+        | Input::Rotate { .. }
+        | Input::Delta { .. }
+        | Input::Retrying { .. }
+        | Input::Responded { .. }
+        | Input::CallFailed { .. }
+        | Input::HookDone { .. }
+        | Input::ToolUpdated { .. }
+        | Input::ToolProgress { .. }
+        | Input::ToolFinished { .. }
+        | Input::ChildEnded { .. }
+        | Input::Committed { .. }
+        | Input::CommitFailed { .. }
+        | Input::WriterLost
+        | Input::ConnectionLost { .. }
+        | Input::ExecutorLost { .. }
+        | Input::Timer { .. } => {}
+    }
+    input
+}
+
+/// What a tool reports, without secrets.
+pub(super) fn clean_report(secrets: &Secrets, mut report: ToolReport) -> ToolReport {
+    if secrets.is_empty() {
+        return report;
+    }
+    match &mut report {
+        ToolReport::Updated { partial, .. } => clean_result(secrets, partial),
+        ToolReport::Progress { text, .. } => secrets.redact_string(text),
+        ToolReport::Finished { result: Ok(result), .. } => clean_result(secrets, result),
+        ToolReport::Finished { result: Err(error), .. } => match error {
+            ToolError::Failed(text)
+            | ToolError::NotFound(text)
+            | ToolError::InvalidArgs(text)
+            | ToolError::Panicked(text) => secrets.redact_string(text),
+            ToolError::Cancelled | ToolError::TimedOut(_) => {}
+        },
+    }
+    report
+}
+
+/// Why a call failed, without secrets.
+pub(super) fn clean_failure(secrets: &Secrets, mut error: ProviderError) -> ProviderError {
+    match &mut error {
+        ProviderError::Unavailable { message, .. }
+        | ProviderError::Network { message }
+        | ProviderError::Auth { message }
+        | ProviderError::Api { message }
+        | ProviderError::ContextOverflow { message }
+        | ProviderError::Other { message }
+        | ProviderError::Incomplete { message }
+        | ProviderError::Lost { message } => secrets.redact_string(message),
+        ProviderError::RateLimited { .. } | ProviderError::Empty { .. } | ProviderError::Cancelled => {}
+    }
+    error
+}
+
+/// What a hook answered, without secrets.
+pub(super) fn clean_verdict(secrets: &Secrets, mut verdict: Verdict) -> Verdict {
+    match &mut verdict {
+        Verdict::Go | Verdict::Judged(Ruling::Allow { .. }) => {}
+        Verdict::Stop { reason } | Verdict::Judged(Ruling::Forbid { reason }) => secrets.redact_string(reason),
+        Verdict::Judged(Ruling::Ask(question)) => secrets.redact_string(&mut question.reason),
+        Verdict::Ask { reason: text, args: _ } | Verdict::Say { text } | Verdict::Halt { reason: text } => {
+            secrets.redact_string(text);
+        }
+        // What a hook makes of a call's arguments is for the tool.
+        Verdict::Amend { args: _ } => {}
+        Verdict::Filtered(all) => all.iter_mut().for_each(|verdict| match verdict {
+            FilterVerdict::Pass => {}
+            FilterVerdict::Warn(text) | FilterVerdict::Reject(text) => secrets.redact_string(text),
+        }),
+    }
+    verdict
+}
+
+fn clean_settings(secrets: &Secrets, settings: &mut Settings) {
+    if let Cow::Owned(prompt) = secrets.redact(&settings.system_prompt) {
+        settings.system_prompt = prompt.into();
+    }
+}
+
+fn clean_result(secrets: &Secrets, result: &mut ToolResult) {
+    clean_content(secrets, &mut result.content);
+    secrets.redact_json(&mut result.details);
+}
+
+/// Copies a message only if there is something to take out.
+fn clean_message(secrets: &Secrets, message: &mut Arc<AgentMessage>) {
+    if is_clean(secrets, message) {
+        return;
+    }
+    match Arc::make_mut(message) {
+        AgentMessage::Llm(llm) => match &mut llm.message {
+            Message::User { content, .. } | Message::ToolResult { content, .. } => clean_content(secrets, content),
+            Message::Assistant { .. } => {}
+        },
+        AgentMessage::Extension(note) => {
+            secrets.redact_string(&mut note.kind);
+            secrets.redact_json(&mut note.data);
+        }
+    }
+}
+
+fn is_clean(secrets: &Secrets, message: &AgentMessage) -> bool {
+    match message {
+        AgentMessage::Llm(llm) => match &llm.message {
+            Message::User { content, .. } | Message::ToolResult { content, .. } => {
+                content.iter().all(|block| match block {
+                    Content::Text { text } => matches!(secrets.redact(text), Cow::Borrowed(_)),
+                    Content::Image { .. } | Content::Thinking { .. } | Content::ToolCall { .. } => true,
+                })
+            }
+            Message::Assistant { .. } => true,
+        },
+        AgentMessage::Extension(_) => false,
+    }
+}
+
+fn clean_content(secrets: &Secrets, content: &mut [Content]) {
+    for block in content {
+        match block {
+            Content::Text { text } => secrets.redact_string(text),
+            Content::Image { .. } | Content::Thinking { .. } | Content::ToolCall { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The inbox of questions for permission, and the keeper of the rules that answers have made to last.
+//!
+//! One per house, supervised by it, permanent. It owns the list of questions that wait and the rules that hold for all
+//! agents; it takes [`ApprovalsMsg`]. Both can be made again: questions are in the agents' journals, and agents are
+//! asked for them whenever it starts ([`start`]); lasting rules are in the [`RuleBook`]. So when it dies nothing is
+//! lost, and an agent that waits goes on waiting.
+//!
+//! A question is answered by whoever answers first, through the inbox or through the agent's own handle; the agent's
+//! journal decides which that was.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use playhouse_protocol::{AgentId, PermissionDecision, PermissionId, SessionId};
+use playhouse_supervision::Directory;
+use playhouse_tools::policy::{LiveRules, Rule, Rules};
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+use tokio::sync::watch;
+
+use crate::actor::AgentMsg;
+use crate::handle::{Agent, AgentHandle, HandleError};
+use crate::hooks::PermissionRequest;
+
+/// Its address.
+pub const APPROVALS: &str = "approvals";
+
+/// Where lasting rules are kept: a user's configuration.
+pub trait RuleBook: Send + Sync {
+    /// Adds rules to those that allow. Runs on a blocking thread; what it says is for the log.
+    fn remember(&self, rules: &[String]) -> Result<(), String>;
+}
+
+/// A question that waits.
+#[derive(Clone, Debug)]
+pub struct OpenQuestion {
+    /// Who asks.
+    pub agent_id: AgentId,
+    /// In which session.
+    pub session_id: SessionId,
+    /// What.
+    pub request: PermissionRequest,
+}
+
+/// What the inbox is told.
+pub enum ApprovalsMsg {
+    /// A question waits.
+    Asked {
+        /// The question.
+        question: OpenQuestion,
+        /// The way to whoever asks.
+        agent: AgentHandle,
+    },
+    /// A question waits no longer.
+    Closed {
+        /// Who asked.
+        agent_id: AgentId,
+        /// What.
+        permission_id: PermissionId,
+    },
+    /// Which questions wait?
+    List(RpcReplyPort<Vec<OpenQuestion>>),
+    /// The way to whoever asked this, if it still waits.
+    Find {
+        /// Who asked.
+        agent_id: AgentId,
+        /// What.
+        permission_id: PermissionId,
+        /// Who is told.
+        reply: RpcReplyPort<Option<AgentHandle>>,
+    },
+    /// These rules hold for everyone from now on.
+    Remember {
+        /// The rules.
+        rules: Vec<String>,
+    },
+    /// They were written down, or not.
+    Written(Result<(), String>),
+}
+
+impl ApprovalsMsg {
+    /// Every name that [`ApprovalsMsg::name`] gives.
+    pub const NAMES: [&'static str; 6] = ["Asked", "Closed", "List", "Find", "Remember", "Written"];
+
+    /// The message's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Asked { .. } => "Asked",
+            Self::Closed { .. } => "Closed",
+            Self::List(_) => "List",
+            Self::Find { .. } => "Find",
+            Self::Remember { .. } => "Remember",
+            Self::Written(_) => "Written",
+        }
+    }
+}
+
+impl fmt::Debug for ApprovalsMsg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the inbox works with; it outlives an incarnation.
+#[derive(Clone)]
+pub struct ApprovalsArgs {
+    /// The agents, to be asked for their questions.
+    pub agents: Directory<AgentMsg>,
+    /// The rules, as everyone sees them.
+    pub rules: LiveRules,
+    /// Where lasting rules are kept, if anywhere.
+    pub book: Option<Arc<dyn RuleBook>>,
+    /// Rules that hold and are not yet written down; they outlive a crash.
+    pub unwritten: Arc<std::sync::Mutex<Vec<String>>>,
+    /// Counts changes, for those who wait for one.
+    pub changes: Arc<watch::Sender<u64>>,
+}
+
+/// Starts an incarnation: everyone is told its address, and then asked what waits.
+pub async fn start(
+    args: ApprovalsArgs,
+    inbox: Directory<ApprovalsMsg>,
+    above: ActorCell,
+) -> Result<ActorCell, SpawnErr> {
+    let agents = args.agents.clone();
+    let (actor, _) = Actor::spawn_linked(None, Inbox, args, above).await?;
+    inbox.publish(APPROVALS, actor.clone());
+    for agent in agents.all() {
+        let _ = agent.cast(AgentMsg::AskAgain);
+    }
+    Ok(actor.get_cell())
+}
+
+impl fmt::Debug for ApprovalsArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApprovalsArgs").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// The inbox.
+#[derive(Debug)]
+pub struct Inbox;
+
+/// What an incarnation knows.
+#[derive(Debug)]
+pub struct InboxState {
+    args: ApprovalsArgs,
+    waiting: BTreeMap<(AgentId, PermissionId), (OpenQuestion, AgentHandle)>,
+    is_writing: bool,
+}
+
+impl Actor for Inbox {
+    type Msg = ApprovalsMsg;
+    type State = InboxState;
+    type Arguments = ApprovalsArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<ApprovalsMsg>,
+        args: ApprovalsArgs,
+    ) -> Result<InboxState, ActorProcessingErr> {
+        let mut state = InboxState { args, waiting: BTreeMap::new(), is_writing: false };
+        state.write_down(&myself);
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<ApprovalsMsg>,
+        message: ApprovalsMsg,
+        state: &mut InboxState,
+    ) -> Result<(), ActorProcessingErr> {
+        playhouse_supervision::chaos::strike("approvals", message.name());
+        match message {
+            ApprovalsMsg::Asked { question, agent } => {
+                let key = (question.agent_id.clone(), question.request.permission_id.clone());
+                state.waiting.insert(key, (question, agent));
+                state.changed();
+            }
+            ApprovalsMsg::Closed { agent_id, permission_id } => {
+                if state.waiting.remove(&(agent_id, permission_id)).is_some() {
+                    state.changed();
+                }
+            }
+            ApprovalsMsg::List(reply) => {
+                let _ = reply.send(state.waiting.values().map(|(question, _)| question.clone()).collect());
+            }
+            ApprovalsMsg::Find { agent_id, permission_id, reply } => {
+                let found = state.waiting.get(&(agent_id, permission_id));
+                let _ = reply.send(found.map(|(_, agent)| agent.clone()));
+            }
+            ApprovalsMsg::Remember { rules } => {
+                state.hold(&rules);
+                state.write_down(&myself);
+            }
+            ApprovalsMsg::Written(result) => {
+                state.is_writing = false;
+                if let Err(error) = result {
+                    tracing::error!("rules that were to last could not be written down: {error}");
+                }
+                state.write_down(&myself);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl InboxState {
+    fn changed(&self) {
+        self.args.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Lets rules hold for everyone.
+    fn hold(&mut self, rules: &[String]) {
+        let mut all = Rules::clone(&self.args.rules.get());
+        for text in rules {
+            // A rule was made by a question of ours, so it can be read; one that cannot would allow nothing anyway.
+            if let Ok(rule) = Rule::parse(text)
+                && !all.allow.contains(&rule)
+            {
+                all.allow.push(rule);
+            }
+        }
+        self.args.rules.publish(all);
+        if self.args.book.is_some() {
+            lock(&self.args.unwritten).extend_from_slice(rules);
+        }
+    }
+
+    /// Writes down what is not yet written, one writing at a time.
+    fn write_down(&mut self, myself: &ActorRef<ApprovalsMsg>) {
+        let Some(book) = self.args.book.clone().filter(|_| !self.is_writing) else { return };
+        let unwritten = self.args.unwritten.clone();
+        let rules = lock(&unwritten).clone();
+        if rules.is_empty() {
+            return;
+        }
+        self.is_writing = true;
+        let myself = myself.clone();
+        tokio::task::spawn_blocking(move || {
+            let result = book.remember(&rules);
+            // What could not be written is not tried again: it would fail the same way. It holds in this house.
+            lock(&unwritten).drain(..rules.len());
+            let _ = myself.cast(ApprovalsMsg::Written(result));
+        });
+    }
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A question in the inbox; taken out when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Filed {
+    inbox: Directory<ApprovalsMsg>,
+    agent_id: AgentId,
+    permission_id: PermissionId,
+}
+
+impl Filed {
+    /// Puts a question into the inbox. An inbox that is down learns of it when it is back.
+    pub(crate) fn new(inbox: &Directory<ApprovalsMsg>, question: OpenQuestion, agent: AgentHandle) -> Self {
+        let (agent_id, permission_id) = (question.agent_id.clone(), question.request.permission_id.clone());
+        if let Some(actor) = inbox.get(APPROVALS) {
+            let _ = actor.cast(ApprovalsMsg::Asked { question, agent });
+        }
+        Self { inbox: inbox.clone(), agent_id, permission_id }
+    }
+}
+
+impl Drop for Filed {
+    fn drop(&mut self) {
+        if let Some(actor) = self.inbox.get(APPROVALS) {
+            let (agent_id, permission_id) = (self.agent_id.clone(), self.permission_id.clone());
+            let _ = actor.cast(ApprovalsMsg::Closed { agent_id, permission_id });
+        }
+    }
+}
+
+/// The way to a house's inbox. Clones are the same inbox.
+#[derive(Clone, Debug)]
+pub struct ApprovalsHandle {
+    inbox: Directory<ApprovalsMsg>,
+    changes: watch::Receiver<u64>,
+}
+
+impl ApprovalsHandle {
+    /// The way to an inbox.
+    pub fn new(inbox: Directory<ApprovalsMsg>, changes: watch::Receiver<u64>) -> Self {
+        Self { inbox, changes }
+    }
+
+    /// The questions that wait, by agent.
+    pub async fn waiting(&self) -> Result<Vec<OpenQuestion>, HandleError> {
+        let mut not = None;
+        loop {
+            let actor = self.inbox.live(APPROVALS, not).await?;
+            match ractor::call!(actor, ApprovalsMsg::List) {
+                Ok(questions) => return Ok(questions),
+                Err(_) => not = Some(actor.get_id()),
+            }
+        }
+    }
+
+    /// Resolves when the list of questions has changed since the last look.
+    ///
+    /// Never resolves once the house is gone.
+    pub async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Answers a question. Only the first answer counts: a later one is an error, whoever gave the first and however.
+    pub async fn answer(
+        &self,
+        agent_id: &AgentId,
+        permission_id: &PermissionId,
+        decision: PermissionDecision,
+    ) -> Result<(), HandleError> {
+        let mut not = None;
+        let agent = loop {
+            let actor = self.inbox.live(APPROVALS, not).await?;
+            let (agent_id, permission_id) = (agent_id.clone(), permission_id.clone());
+            match ractor::call!(actor, |reply| ApprovalsMsg::Find { agent_id, permission_id, reply }) {
+                Ok(found) => break found,
+                Err(_) => not = Some(actor.get_id()),
+            }
+        };
+        let unknown = || HandleError::Input(crate::machine::InputError::UnknownPermission(permission_id.clone()));
+        agent.ok_or_else(unknown)?.respond_permission(permission_id.clone(), decision).await
+    }
+}

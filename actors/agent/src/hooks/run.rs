@@ -1,0 +1,154 @@
+//! Running a hook: the code that is set for its point, then the commands.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, join_all};
+use playhouse_protocol::AgentMessage;
+
+use super::answer::Answer;
+use super::command::Scene;
+use super::commands::Round;
+use super::{Decision, Ending, Hook, Hooks, InputFilter, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
+use crate::machine::{FilterVerdict, HookCall, HookPoint, Verdict};
+
+impl Hooks {
+    /// Runs a hook. The future belongs to a task that the agent can end.
+    pub(crate) fn run(&self, call: HookCall, scene: impl FnOnce() -> Scene) -> BoxFuture<'static, Verdict> {
+        let round = |point: HookPoint| self.commands.has(point).then(|| self.commands.round(point, scene()));
+        match call {
+            HookCall::BeforeLoop { history, loop_index } => allowing(&self.before_loop, (history, loop_index)),
+            HookCall::AfterLoop { report } => following(&self.after_loop, report),
+            HookCall::BeforeTurn { history, turn_index } => allowing(&self.before_turn, (history, turn_index)),
+            HookCall::AfterTurn { history, usage } => following(&self.after_turn, (history, usage)),
+            HookCall::BeforeTool { name, call, args } => {
+                let (own, round) = (self.before_tool_execution.clone(), round(HookPoint::BeforeTool));
+                Box::pin(before_tool(own, round, ToolCallInfo { name, call, args }))
+            }
+            HookCall::AfterTool { name, call, args, result, is_error } => {
+                let (own, round) = (self.after_tool_execution.clone(), round(HookPoint::AfterTool));
+                Box::pin(after_tool(own, round, ToolResultInfo { name, call, args, result, is_error }))
+            }
+            HookCall::BeforeUpdate { name, call, text } => {
+                allowing(&self.before_tool_execution_update, ToolUpdateInfo { name, call, text })
+            }
+            HookCall::AfterUpdate { name, call, text } => {
+                following(&self.after_tool_execution_update, ToolUpdateInfo { name, call, text })
+            }
+            HookCall::OnError { message } => following(&self.on_error, message),
+            HookCall::Filter { inputs } => {
+                let (filters, round) = (self.filters.clone(), round(HookPoint::Filter));
+                Box::pin(async move {
+                    let mut looked_at = Vec::new();
+                    for messages in &inputs {
+                        looked_at.push((messages, filtered(&filters, messages).await));
+                    }
+                    let verdicts =
+                        looked_at.into_iter().map(|(messages, verdict)| told(round.as_ref(), messages, verdict));
+                    Verdict::Filtered(join_all(verdicts).await)
+                })
+            }
+            // Policies are asked elsewhere.
+            HookCall::Policy { .. } => Box::pin(async { Verdict::Go }),
+            HookCall::Stop { history, refusals } => {
+                let (own, round) = (self.before_stop.clone(), round(HookPoint::Stop));
+                Box::pin(async move {
+                    if let Some(own) = own
+                        && let Ending::GoOn(reason) = own(StopInfo { history, refusals }).await
+                    {
+                        return Verdict::Stop { reason };
+                    }
+                    match round {
+                        Some(round) => round.stop(refusals).await.on_stop(),
+                        None => Verdict::Go,
+                    }
+                })
+            }
+            HookCall::SessionStart { source } => {
+                let (own, round) = (self.session_start.clone(), round(HookPoint::SessionStart));
+                Box::pin(async move {
+                    let mut answer = Answer::default();
+                    if let Some(own) = own
+                        && let Some(text) = own(source).await
+                    {
+                        answer = Answer::adding(text);
+                    }
+                    if let Some(round) = round {
+                        answer = answer.joined(round.session_start(source).await);
+                    }
+                    answer.on_session_start()
+                })
+            }
+        }
+    }
+}
+
+async fn before_tool(
+    own: Option<Hook<ToolCallInfo, Decision>>,
+    round: Option<Round>,
+    mut info: ToolCallInfo,
+) -> Verdict {
+    let mut answer = Answer::default();
+    if let Some(own) = own {
+        match own(info.clone()).await {
+            Decision::Allow => {}
+            Decision::Deny(reason) => return Verdict::Stop { reason },
+            Decision::Ask(reason) => answer = Answer::asking(reason),
+            Decision::Amend(args) => {
+                info.args = Arc::new(args);
+                answer = Answer::amending(info.args.clone());
+            }
+        }
+    }
+    if let Some(round) = round {
+        // The commands saw what the code made of it, so what they make of that counts.
+        answer = answer.followed_by(round.before_tool(&info).await);
+    }
+    answer.before_tool()
+}
+
+async fn after_tool(own: Option<Hook<ToolResultInfo, ()>>, round: Option<Round>, info: ToolResultInfo) -> Verdict {
+    if let Some(own) = own {
+        own(info.clone()).await;
+    }
+    match round {
+        Some(round) => round.after_tool(&info).await.after_tool(),
+        None => Verdict::Go,
+    }
+}
+
+async fn filtered(filters: &[Arc<dyn InputFilter>], messages: &[Arc<AgentMessage>]) -> FilterVerdict {
+    let mut warnings: Vec<String> = Vec::new();
+    for filter in filters {
+        match filter.filter(messages).await {
+            FilterVerdict::Pass => {}
+            FilterVerdict::Warn(warning) => warnings.push(warning),
+            rejected @ FilterVerdict::Reject(_) => return rejected,
+        }
+    }
+    if warnings.is_empty() { FilterVerdict::Pass } else { FilterVerdict::Warn(warnings.join("\n")) }
+}
+
+/// What the commands say of an input that the filters let pass.
+async fn told(round: Option<&Round>, messages: &[Arc<AgentMessage>], verdict: FilterVerdict) -> FilterVerdict {
+    let Some(round) = round else { return verdict };
+    match verdict {
+        FilterVerdict::Reject(_) => verdict,
+        FilterVerdict::Pass => round.prompt(messages).await.on_input(None),
+        FilterVerdict::Warn(warning) => round.prompt(messages).await.on_input(Some(warning)),
+    }
+}
+
+fn allowing<A: Send + 'static>(hook: &Option<Hook<A, bool>>, args: A) -> BoxFuture<'static, Verdict> {
+    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
+    Box::pin(async move {
+        if hook(args).await { Verdict::Go } else { Verdict::Stop { reason: "the hook said no".to_owned() } }
+    })
+}
+
+fn following<A: Send + 'static>(hook: &Option<Hook<A, ()>>, args: A) -> BoxFuture<'static, Verdict> {
+    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
+    Box::pin(async move {
+        hook(args).await;
+        Verdict::Go
+    })
+}

@@ -1,0 +1,81 @@
+//! What hooks say of a tool call: whether it may run, with which arguments, after which question, and what they add to
+//! its result.
+
+use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId};
+
+use super::Machine;
+use super::durable::{CallSlot, HookWord};
+use super::flight::{ToolFlight, ToolStage};
+use super::input::{HookCall, HookPoint, Verdict};
+
+/// What becomes of a call that is past its approval.
+pub(super) enum Word {
+    /// It starts.
+    Start,
+    /// It does not run.
+    Block(String),
+    /// It runs after a yes to this.
+    Ask(String),
+    /// That is seen later.
+    Later,
+}
+
+impl Machine {
+    /// What is known without asking the hook; `Later` when it must be asked.
+    pub(super) fn word_on(&self, slot: &CallSlot) -> Word {
+        if let Some(reason) = self.durable.run.as_ref().and_then(|run| run.halt.as_ref()) {
+            return Word::Block(format!("the run is being ended: {reason}"));
+        }
+        match &slot.hook {
+            HookWord::Due if self.setup.hooks.has(HookPoint::BeforeTool) => Word::Later,
+            HookWord::Due | HookWord::Spoken => Word::Start,
+            HookWord::Asks(reason) => Word::Ask(format!("go past a hook that says: {reason}")),
+        }
+    }
+
+    /// Asks `before_tool_execution`.
+    pub(super) fn consult_on(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect, passage }));
+        let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
+        self.run_tool_hook(&slot.id, call);
+    }
+
+    /// Takes in what `before_tool_execution` says.
+    pub(super) fn take_word(&mut self, call: &ToolCallId, verdict: Verdict) -> Word {
+        let tool_call_id = call.clone();
+        match verdict {
+            Verdict::Go | Verdict::Filtered(_) | Verdict::Judged(_) | Verdict::Say { .. } => Word::Start,
+            Verdict::Stop { reason } => Word::Block(reason),
+            Verdict::Halt { reason } => {
+                self.push(EntryBody::HaltAsked { reason: reason.clone() });
+                Word::Block(reason)
+            }
+            Verdict::Ask { reason, args } => {
+                self.push(EntryBody::ToolHooked { tool_call_id, args, ask: Some(reason.into()) });
+                Word::Later
+            }
+            Verdict::Amend { args } => {
+                self.push(EntryBody::ToolHooked { tool_call_id, args: Some(args), ask: None });
+                Word::Later
+            }
+        }
+    }
+
+    /// Takes in what `after_tool_execution` says. It cannot undo the call; that it failed changes nothing.
+    pub(super) fn take_note(&mut self, call: &ToolCallId, verdict: Verdict) {
+        let note = match verdict {
+            Verdict::Say { text } => Some(text.into()),
+            Verdict::Halt { reason } => {
+                self.push(EntryBody::HaltAsked { reason });
+                None
+            }
+            Verdict::Go
+            | Verdict::Stop { .. }
+            | Verdict::Filtered(_)
+            | Verdict::Judged(_)
+            | Verdict::Ask { .. }
+            | Verdict::Amend { .. } => None,
+        };
+        self.push(EntryBody::ToolAnswered { tool_call_id: call.clone(), note });
+    }
+}

@@ -1,0 +1,235 @@
+//! A tool call from the model's word to its start: the stages of the pipeline, each a function of its own.
+//!
+//! ```text
+//! limit → lookup, schema → plan → policy (safety included) → approval → order → hooks → start
+//! ```
+//!
+//! A stage lets the call through, answers it (`ToolBlocked`, with the stage's name and its reason), or makes it wait.
+//! What is decided is in the journal: a refusal in `ToolBlocked`, a question and its answer in `PermissionAsked` and
+//! `PermissionResolved`, and how a call came to be allowed in `ToolStarted`.
+
+use playhouse_protocol::entry::BlockStage;
+use playhouse_protocol::{
+    Answer, EffectClass, EntryBody, Level, Passage, PermissionDecision, PermissionId, Question, Ruling, ToolCallId,
+};
+
+use super::durable::{CallSlot, CallState, Origin, Run};
+use super::effect::Effect;
+use super::flight::{ToolFlight, ToolStage};
+use super::hooks_tool::Word;
+use super::input::{Authority, HookCall, HookPoint, Timer, Verdict, Vetting};
+use super::{Approver, Machine, PERMISSION_DEADLINE};
+
+/// How many calls of one response are run.
+pub const MAX_CALLS: usize = 25;
+/// After how many failures in a row the rest of a response's calls is not run.
+pub const MAX_FAILURES: usize = 5;
+
+impl Machine {
+    /// A call that nothing has happened to: as far as the stages take it at once.
+    pub(super) fn enter_pipeline(&mut self, slot: &CallSlot) {
+        if let Some(reason) = self.limit_stage(slot) {
+            return self.block(slot, BlockStage::Limit, reason);
+        }
+        let (effect, level, ruling) = match self.vet(slot) {
+            Vetting::Blocked { stage, reason } => return self.block(slot, stage, reason),
+            Vetting::Ready { effect, level, ruling } => (effect, level, ruling),
+        };
+        if self.plan_stage(slot, &effect) {
+            return;
+        }
+        if self.setup.hooks.has(HookPoint::Policy) && !matches!(ruling, Ruling::Forbid { .. }) {
+            return self.judge(slot, effect, level, ruling);
+        }
+        self.policy_stage(slot, effect, level, ruling);
+    }
+
+    /// A call whose question was answered with yes. What forbids it by now still counts.
+    pub(super) fn enter_granted(&mut self, slot: &CallSlot, permission_id: &PermissionId) {
+        match self.vet(slot) {
+            Vetting::Blocked { stage, reason } => self.block(slot, stage, reason),
+            Vetting::Ready { ruling: Ruling::Forbid { reason }, .. } => self.block(slot, BlockStage::Policy, reason),
+            Vetting::Ready { effect, level, ruling: Ruling::Allow { .. } | Ruling::Ask(_) } => {
+                let allowed_by = format!("answer to {permission_id}").into();
+                self.wait_in_order(slot, effect, Passage { level, allowed_by });
+            }
+        }
+    }
+
+    /// Why a response's call is one too many.
+    fn limit_stage(&self, slot: &CallSlot) -> Option<String> {
+        if slot.origin == Origin::Plan {
+            return None;
+        }
+        let calls = &self.durable.run.as_deref().and_then(Run::turn)?.calls;
+        let at = calls.iter().position(|other| other.id == slot.id)?;
+        if at >= MAX_CALLS {
+            return Some(format!(
+                "not run: a response may have {MAX_CALLS} calls and this one is number {}; ask for it again once you \
+                 have the results of the others",
+                at + 1
+            ));
+        }
+        let before = calls.get(at.checked_sub(MAX_FAILURES)?..at)?;
+        before.iter().all(CallSlot::has_failed).then(|| {
+            format!("not run: the {MAX_FAILURES} calls before it failed; look at their errors before you go on")
+        })
+    }
+
+    fn vet(&self, slot: &CallSlot) -> Vetting {
+        let durable = &self.durable;
+        let authority = Authority {
+            session: &durable.session_id,
+            mode: durable.settings.permission,
+            grants: durable.grants(),
+            restrictions: &durable.settings.restrictions,
+            cwd: &durable.settings.cwd,
+        };
+        self.setup.catalog.vet(authority, &slot.id, &slot.name, &slot.args)
+    }
+
+    /// Asks the agent's own policy.
+    fn judge(&mut self, slot: &CallSlot, effect: EffectClass, level: Level, ours: Ruling) {
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Judging { effect, level }));
+        let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
+        self.run_tool_hook(&slot.id, HookCall::Policy { name, call, args, level, ours });
+    }
+
+    /// The agent's own policy answered. One that failed or did not answer forbids.
+    pub(super) fn judged(&mut self, call: &ToolCallId, effect: EffectClass, level: Level, verdict: Verdict) {
+        self.flight.tools.remove(call);
+        let Some(slot) = self.slot(call).cloned() else { return };
+        let ruling = match verdict {
+            Verdict::Judged(ruling) => ruling,
+            other => {
+                let reason = other.refusal().unwrap_or_else(|| "the policy gave no ruling".to_owned());
+                Ruling::Forbid { reason }
+            }
+        };
+        self.policy_stage(&slot, effect, level, ruling);
+    }
+
+    fn policy_stage(&mut self, slot: &CallSlot, effect: EffectClass, level: Level, ruling: Ruling) {
+        match (ruling, slot.origin) {
+            (Ruling::Forbid { reason }, _) => self.block(slot, BlockStage::Policy, reason),
+            (Ruling::Allow { by }, _) => self.wait_in_order(slot, effect, Passage { level, allowed_by: by }),
+            (Ruling::Ask(_), Origin::Plan) => {
+                self.wait_in_order(slot, effect, Passage { level, allowed_by: "the approved plan".into() });
+            }
+            (Ruling::Ask(question), Origin::Model) => self.approval_stage(slot, question),
+        }
+    }
+
+    fn approval_stage(&mut self, slot: &CallSlot, question: Question) {
+        if self.setup.approver == Approver::Nobody {
+            let reason = format!("`{}` needs permission to {}, and there is nobody to ask", slot.name, question.reason);
+            self.block(slot, BlockStage::Approval, reason);
+            return;
+        }
+        let permission_id = question_id(slot);
+        let question = Box::new(question);
+        self.push(EntryBody::PermissionAsked {
+            permission_id: permission_id.clone(),
+            tool_call_id: slot.id.clone(),
+            question: question.clone(),
+        });
+        self.put_question(slot, permission_id, question);
+    }
+
+    /// Puts a question that the journal has, again after a restart.
+    pub(super) fn put_question(&mut self, slot: &CallSlot, permission_id: PermissionId, question: Box<Question>) {
+        if self.setup.approver == Approver::Nobody {
+            let decision = PermissionDecision::Deny { reason: "there is nobody to ask any more".to_owned() };
+            let answer = Box::new(Answer { decision, rules: Vec::new(), input_id: None });
+            self.push(EntryBody::PermissionResolved { permission_id, tool_call_id: slot.id.clone(), answer });
+            return;
+        }
+        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
+        let timer = Timer::Permission(permission_id.clone());
+        self.act(Effect::Ask {
+            permission_id,
+            tool_call_id: slot.id.clone(),
+            tool_name: slot.name.clone(),
+            args: slot.args.clone(),
+            question,
+        });
+        match self.setup.approver {
+            Approver::Present => self.act(Effect::Arm { timer, after: PERMISSION_DEADLINE }),
+            // Whoever looks into the inbox may take their time.
+            Approver::Inbox | Approver::Nobody => {}
+        }
+    }
+
+    /// A call that may run, when its turn comes.
+    fn wait_in_order(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+        if self.may_start(slot) {
+            self.hook_stage(slot, effect, passage);
+        } else {
+            self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Waiting { effect, passage }));
+        }
+    }
+
+    /// Looks again at a call that waits; false when it still must.
+    pub(super) fn wait_is_over(&mut self, slot: &CallSlot) -> bool {
+        let Some(ToolStage::Waiting { effect, passage }) = self.flight.tools.get(&slot.id).map(|tool| &tool.stage)
+        else {
+            return false;
+        };
+        let (effect, passage) = (effect.clone(), passage.clone());
+        if !self.may_start(slot) {
+            return false;
+        }
+        self.flight.tools.remove(&slot.id);
+        // Those before it may have failed meanwhile.
+        match self.limit_stage(slot) {
+            Some(reason) => self.block(slot, BlockStage::Limit, reason),
+            None => self.hook_stage(slot, effect, passage),
+        }
+        true
+    }
+
+    /// Whether no call before it that is not done touches what it touches: reads run beside reads, writes beside what
+    /// touches other places, everything else alone.
+    fn may_start(&self, slot: &CallSlot) -> bool {
+        let Some(turn) = self.durable.run.as_deref().and_then(Run::turn) else { return false };
+        let mut before = turn.calls.iter().take_while(|other| other.id != slot.id).filter(|other| !other.is_over());
+        let Some(first) = before.next() else { return true };
+        if slot.origin == Origin::Plan {
+            return false;
+        }
+        let access = |slot: &CallSlot| self.setup.catalog.access(&slot.name, &slot.args);
+        let own = access(slot);
+        !own.conflicts(&access(first)) && !before.any(|other| own.conflicts(&access(other)))
+    }
+
+    /// `before_tool_execution`, then the start.
+    fn hook_stage(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+        match self.word_on(slot) {
+            Word::Start => self.start(slot, effect, passage),
+            Word::Block(reason) => self.block(slot, BlockStage::Hook, reason),
+            Word::Ask(reason) => self.ask_for_hook(slot, passage.level, reason),
+            Word::Later => self.consult_on(slot, effect, passage),
+        }
+    }
+
+    /// Asks what a hook wants to have asked, for this once.
+    pub(super) fn ask_for_hook(&mut self, slot: &CallSlot, level: Level, reason: String) {
+        self.approval_stage(slot, Question { reason, level, ..Question::default() });
+    }
+
+    pub(super) fn block(&mut self, slot: &CallSlot, stage: BlockStage, reason: String) {
+        self.push(EntryBody::ToolBlocked { tool_call_id: slot.id.clone(), stage, reason });
+    }
+}
+
+impl CallSlot {
+    /// Whether nothing of it can run any more.
+    fn is_over(&self) -> bool {
+        matches!(self.state, CallState::Ended { .. })
+    }
+}
+
+/// The name of the question about a call: an answer is for these arguments and no others.
+fn question_id(slot: &CallSlot) -> PermissionId {
+    format!("{}-{}", slot.question(), super::digest::of(&slot.args)).into()
+}

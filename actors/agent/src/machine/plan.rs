@@ -1,0 +1,127 @@
+//! Plan mode: calls that would change something are queued, shown, and carried out when someone approves of them.
+//!
+//! An approval starts a run whose first message is the plan's own: the approved calls, in order, as if the model had
+//! just made them. From there on they are calls like any other, so a crash, an abort and a restart mean for them what
+//! they mean for every call; and the model sees what came of them and goes on.
+
+use std::sync::Arc;
+
+use playhouse_protocol::entry::{BlockStage, PlannedChange};
+use playhouse_protocol::{
+    AgentMessage, CallId, Content, EffectClass, EntryBody, InputId, Message, MessageId, Mode, StopReason, ToolResult,
+    Usage,
+};
+
+use super::Machine;
+use super::durable::{CallSlot, Origin, Run};
+use super::flight::OpenCall;
+use super::input::{InputError, PlanDecision};
+
+/// What a sub-agent is told whose parent only plans.
+const CHILD_PLANS: &str = "nothing may be changed while the plan is being made, and a sub-agent has no plan of its own; \
+                           say in your answer what should be changed and leave it to your caller";
+
+impl Machine {
+    /// The stage that keeps a planning agent from changing anything; true when it has dealt with the call.
+    pub(super) fn plan_stage(&mut self, slot: &CallSlot, effect: &EffectClass) -> bool {
+        let changes_something = match effect {
+            // A sub-agent plans too.
+            EffectClass::Read | EffectClass::Child { .. } => false,
+            EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. } | EffectClass::Once => true,
+        };
+        if slot.origin == Origin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
+            return false;
+        }
+        if self.durable.spawned_by.is_some() {
+            self.block(slot, BlockStage::Plan, CHILD_PLANS.to_owned());
+            return true;
+        }
+        let change = self.durable.last_change().saturating_add(1);
+        self.push(EntryBody::ToolQueued { tool_call_id: slot.id.clone(), change });
+        true
+    }
+
+    /// Someone decided on the plan.
+    pub(super) fn decide_plan(&mut self, input_id: InputId, decision: PlanDecision) -> Result<(), InputError> {
+        let which = match &decision {
+            PlanDecision::Approve { changes } | PlanDecision::Reject { changes, .. } => changes,
+        };
+        let chosen = self.planned(which.as_deref())?;
+        let changes = chosen.iter().map(|planned| planned.change).collect();
+        self.push(match decision {
+            PlanDecision::Approve { .. } => EntryBody::PlanApproved { input_id, changes },
+            PlanDecision::Reject { reason, .. } => {
+                let message = Arc::new(AgentMessage::user(rejected(&chosen, &reason), self.now.wall));
+                EntryBody::PlanRejected { input_id, changes, message }
+            }
+        });
+        Ok(())
+    }
+
+    /// The changes with these numbers, in the plan's order; all of them for `None`.
+    fn planned(&self, changes: Option<&[u32]>) -> Result<Vec<PlannedChange>, InputError> {
+        let plan = self.durable.plan();
+        let missing = |change: &&u32| !plan.iter().any(|planned| planned.change == **change);
+        if let Some(change) = changes.and_then(|changes| changes.iter().find(missing)) {
+            return Err(InputError::UnknownChange(*change));
+        }
+        let is_chosen = |planned: &&PlannedChange| changes.is_none_or(|changes| changes.contains(&planned.change));
+        let chosen: Vec<_> = plan.iter().filter(is_chosen).cloned().collect();
+        if chosen.is_empty() { Err(InputError::NothingPlanned) } else { Ok(chosen) }
+    }
+
+    /// The first response of a run that carries out a plan; true when there was one to make.
+    pub(super) fn respond_with_plan(&mut self) -> bool {
+        let Some(run) = self.durable.run.as_deref().filter(|run| !run.plan.is_empty()) else { return false };
+        let Some(turn) = run.turn() else { return false };
+        let call: CallId = format!("{}/{}/plan", run.loop_id, turn.index).into();
+        let message_id: MessageId = format!("{}/t{}plan", run.loop_id, turn.index).into();
+        let message = self.plan_message(run);
+        self.flight.call = Some(Box::new(OpenCall::new(call, turn.next_attempt, message_id)));
+        self.answer_with(message);
+        true
+    }
+
+    fn plan_message(&self, run: &Run) -> Message {
+        let call = |planned: &PlannedChange| Content::ToolCall {
+            // One of our own is given to it.
+            id: "".into(),
+            name: planned.tool_name.clone(),
+            arguments: planned.args.as_ref().clone(),
+        };
+        let model = self.durable.model();
+        Message::Assistant {
+            content: run.plan.iter().map(call).collect(),
+            stop_reason: StopReason::ToolUse,
+            model: model.id.clone(),
+            provider: model.provider.clone(),
+            usage: Usage::default(),
+            timestamp: self.now.wall,
+            error_message: None,
+        }
+    }
+}
+
+/// What the model is told of a call that was queued.
+pub(super) fn queued_as(change: u32) -> ToolResult {
+    ToolResult::text(format!(
+        "Queued as change {change} of the plan. Nothing was changed yet: it runs if the plan is approved. Go on \
+         planning as if it had been done, and end with a summary of the plan."
+    ))
+}
+
+/// What a run that carries out a plan begins with.
+pub(super) fn approved(changes: &[PlannedChange], at: u64) -> Arc<AgentMessage> {
+    let text = format!("The plan is approved. Carried out now: {}.", listed(changes));
+    Arc::new(AgentMessage::user(text, at))
+}
+
+fn rejected(changes: &[PlannedChange], reason: &str) -> String {
+    let why = if reason.is_empty() { String::new() } else { format!(" Reason: {reason}") };
+    format!("These changes of the plan were rejected and will not be made: {}.{why}", listed(changes))
+}
+
+fn listed(changes: &[PlannedChange]) -> String {
+    let one = |planned: &PlannedChange| format!("change {} ({})", planned.change, planned.tool_name);
+    changes.iter().map(one).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,138 @@
+use serde_json::json;
+
+use super::*;
+
+const VALUE: &str = "s3cr3t/va+lue=\"9\"";
+
+fn one() -> Secrets {
+    Secrets::new([("API_KEY", Secret::new(VALUE))])
+}
+
+#[test]
+fn f52_a_known_value_becomes_its_name_in_every_spelling() {
+    let secrets = one();
+    let clean = |text: &str| secrets.redact(text).into_owned();
+    assert_eq!(clean(&format!("a {VALUE} b {VALUE}")), "a [secret:API_KEY] b [secret:API_KEY]");
+    assert_eq!(clean(&json!({ "k": VALUE }).to_string()), r#"{"k":"[secret:API_KEY]"}"#);
+    assert_eq!(clean("?k=s3cr3t%2Fva%2Blue%3D%229%22&x"), "?k=[secret:API_KEY]&x");
+    assert_eq!(clean(&format!("is {}.", STANDARD.encode(VALUE))), "is [secret:API_KEY].");
+    // Wherever it stands in what was encoded: all that is left of it is the part of a character at either end.
+    for before in ["u:", "us:", "use:", "user:"] {
+        for after in ["", "\n", "ab"] {
+            let encoded = STANDARD.encode(format!("{before}{VALUE}{after}"));
+            for encoded in [encoded.replace('+', "-").replace('/', "_"), encoded] {
+                let clean = clean(&encoded);
+                assert!(clean.contains("[secret:API_KEY]"), "{before} {after}: {clean}");
+                assert!(clean.len() <= "[secret:API_KEY]".len() + 16, "{before} {after}: {clean}");
+            }
+        }
+    }
+    assert!(matches!(secrets.redact("s3cr3t/va+lue"), Cow::Borrowed(_)));
+}
+
+#[test]
+fn f52_names_are_stable_and_say_nothing_of_the_value() {
+    assert_eq!(placeholder("OPENAI_API_KEY"), "[secret:OPENAI_API_KEY]");
+    assert_eq!(placeholder("a b]\n[c"), "[secret:a_b___c]");
+    let both = Secrets::new([("A_KEY", Secret::new(VALUE)), ("B_KEY", Secret::new(VALUE))]);
+    assert_eq!(both.redact(VALUE), "[secret:A_KEY]");
+    let longer = format!("{VALUE}-and-more");
+    let both = Secrets::new([("SHORT", Secret::new(VALUE)), ("LONG", Secret::new(longer.as_str()))]);
+    assert_eq!(both.redact(&format!("{longer} {VALUE}-and")), "[secret:LONG] [secret:SHORT]-and");
+    assert_eq!(both.redact(&both.redact(&longer)), "[secret:LONG]");
+    let shown = format!("{both:?}");
+    assert!(!shown.contains("s3cr3t"), "{shown}");
+}
+
+#[test]
+fn f52_what_would_be_found_everywhere_is_left_alone() {
+    for plain in ["short", "1234567", "password", "ChangeMe", "aaaaaaaaaaaa", "        x       "] {
+        assert!(Secrets::new([("K", Secret::new(plain))]).is_empty(), "{plain}");
+    }
+    // The value is another's name: taking it out would spoil the placeholder.
+    let named = Secrets::new([("KEY_NAME", Secret::new("OPENAI_API_KEY")), ("OPENAI_API_KEY", Secret::new(VALUE))]);
+    assert_eq!(named.redact(&format!("OPENAI_API_KEY={VALUE}")), "OPENAI_API_KEY=[secret:OPENAI_API_KEY]");
+    assert_eq!(Secrets::new([("K", Secret::new(" 8 chars\n"))]).redact("x8 charsx"), "x8 charsx");
+    assert_eq!(Secrets::new([("K", Secret::new(" 8 chars!\n"))]).redact("x8 chars!x"), "x[secret:K]x");
+}
+
+#[test]
+fn f52_lines_of_a_key_are_found_by_themselves() {
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nshort\n-----END PRIVATE KEY-----\n";
+    let secrets = Secrets::new([("DEPLOY_KEY", Secret::new(key))]);
+    assert_eq!(secrets.redact(key), "[secret:DEPLOY_KEY]\n");
+    assert_eq!(secrets.redact("2: MIIEvQIBADANBgkqhkiG9w0"), "2: [secret:DEPLOY_KEY]");
+    assert_eq!(secrets.redact("-----BEGIN PRIVATE KEY-----"), "-----BEGIN PRIVATE KEY-----");
+}
+
+#[test]
+fn f52_json_is_cleaned_to_its_last_string_and_name() {
+    let mut value = json!({"a": [VALUE, 1, null, {"b": format!("x{VALUE}")}], VALUE: true});
+    one().redact_json(&mut value);
+    assert_eq!(
+        value,
+        json!({"a": ["[secret:API_KEY]", 1, null, {"b": "x[secret:API_KEY]"}], "[secret:API_KEY]": true})
+    );
+}
+
+#[test]
+fn placeholders_are_found_in_a_text() {
+    let found: Vec<&str> = placeholders("a [secret:A_KEY] [secret:] [secret:x y] [secret:b-1] [secret:c").collect();
+    assert_eq!(found, ["[secret:A_KEY]", "[secret:b-1]"]);
+    let long = format!("{OPEN}{}]", "x".repeat(65));
+    assert_eq!(placeholders(&long).count(), 0);
+    assert_eq!(placeholders(&placeholder(&"ü".repeat(99))).count(), 1);
+}
+
+#[test]
+fn f52_a_text_in_pieces_is_cleaned_as_a_whole_one() {
+    let secrets = Secrets::new([
+        ("A", Secret::new("abcabcabd")),
+        ("B", Secret::new("abcabcabdabcabcabe")),
+        ("C", Secret::new("bdabcabcz-ü-")),
+    ]);
+    let parts = ["abc", "abd", "abe", "bdabcabc", "z-ü-", "[secret:", "A]", "abcabcabd", " ", "YWJj", "\u{0}"];
+    for seed in 0..5_000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let text: String = (0..random.usize(0..40)).map(|_| parts[random.usize(0..parts.len())]).collect();
+        let mut redactor = secrets.redactor();
+        let (mut bytes, mut clean) = (text.as_bytes(), Vec::new());
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(random.usize(1..=bytes.len().min(9)));
+            clean.extend_from_slice(&redactor.push(piece));
+            bytes = rest;
+        }
+        clean.extend(redactor.finish());
+        let whole = secrets.redact(&text);
+        assert_eq!(String::from_utf8(clean).unwrap(), whole, "seed {seed}: {text:?}");
+        assert!(!whole.contains("abcabcabd"), "seed {seed}");
+        assert_eq!(secrets.redact(&whole), whole, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_cannot_become_a_secret_is_not_kept_back() {
+    let mut redactor = one().redactor();
+    assert_eq!(&*redactor.push(b"Name: s3cr"), b"Name: ");
+    assert_eq!(&*redactor.push(b"eam\n"), b"s3cream\n");
+    assert_eq!(redactor.finish(), b"");
+    let mut redactor = Secrets::default().redactor();
+    assert!(matches!(redactor.push(b"s3cr"), Cow::Borrowed(b"s3cr")));
+}
+
+#[test]
+fn f52_a_vault_publishes_what_it_learns_and_forgets_only_what_passes() {
+    let vault = Vault::default();
+    let before = vault.secrets();
+    vault.learn_all([("LASTING", Secret::new(VALUE))]);
+    assert_eq!((before.is_empty(), &*vault.secrets().redact(VALUE)), (true, "[secret:LASTING]"));
+    // The first name counts.
+    vault.learn("other", &Secret::new(VALUE));
+    assert_eq!(vault.secrets().redact(VALUE), "[secret:LASTING]");
+    for number in 0..=REMEMBERED {
+        vault.learn("token", &Secret::new(format!("token-number-{number:06}")));
+    }
+    let secrets = vault.secrets();
+    assert_eq!(secrets.redact("token-number-000000 token-number-000001"), "token-number-000000 [secret:token]");
+    assert_eq!(secrets.redact(VALUE), "[secret:LASTING]");
+}

@@ -1,0 +1,119 @@
+//! Whether a journal is what was written: every record whole, in its place in the chain, its blobs there.
+//!
+//! Found by this: a record that was changed, removed, added or moved, even with its checksum made to fit. Not found in
+//! the file alone: records cut off its end, and a chain computed anew from some record on. Either gives another head, so
+//! whoever noted one earlier asks for it ([`Verification::find`]).
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+
+use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
+
+use crate::blob::BlobSource;
+use crate::chain::{ChainHash, Links};
+use crate::files::FileStore;
+use crate::folder;
+use crate::record::BadLine;
+use crate::recovery;
+use crate::scan::{Check, Damage, DamageKind, Scan};
+use crate::store::StoreError;
+
+/// What came out of checking a journal.
+#[derive(Clone, Debug)]
+pub struct Verification {
+    /// The records that count and that this build knows, in order.
+    pub entries: Vec<(Seq, Arc<Entry>)>,
+    /// The first line that is part of the chain, from 1; `None` in a journal of an older build. That line's hash also
+    /// covers those before it.
+    pub chained_from: Option<u64>,
+    /// The first thing that is not as it was written.
+    pub broken: Option<Damage>,
+    /// What is unusual and no sign of a change: an end that was never acknowledged, lines of an owner that had lost the
+    /// journal, entries of kinds that this build does not know.
+    pub notes: Vec<Damage>,
+    links: Links,
+}
+
+impl Verification {
+    /// How many records count.
+    pub fn records(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The hash of the last record, and so of all.
+    pub fn head(&self) -> Option<ChainHash> {
+        self.chained_from.map(|_| self.links.head())
+    }
+
+    /// The number of the record after which the chain had this head.
+    pub fn find(&self, head: &ChainHash) -> Option<Seq> {
+        self.links.find(head).map(Seq)
+    }
+
+    /// Checks a journal's bytes. Pure but for the reader it is given.
+    pub fn read(session: &SessionId, reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
+        let scan = Scan::checked(reader, blobs, Check::Chain)?;
+        let torn = scan.tail(None);
+        Ok(Self::of(session, scan, torn))
+    }
+
+    fn of(session: &SessionId, scan: Scan, torn: Option<Damage>) -> Self {
+        let opened_as = scan.entries.first().and_then(|(_, entry)| match &entry.body {
+            EntryBody::Opened(opened) => Some(opened.session_id.clone()),
+            _ => None,
+        });
+        let other = opened_as.filter(|says| says != session);
+        let other = other.map(|says| Damage { line: 1, offset: 0, kind: DamageKind::OtherSession { says } });
+        let newer = scan.newer.map(|version| Damage {
+            line: 1,
+            offset: 0,
+            kind: DamageKind::BadLine(BadLine::Newer { version }),
+        });
+        // A tail whose lines have ends was not torn by a crash in the middle of a write.
+        let torn = torn.filter(|_| scan.tail_damage.is_empty());
+        let all = newer.into_iter().chain(other).chain(scan.damage).chain(scan.tail_damage).chain(torn);
+        let (notes, broken): (Vec<_>, Vec<_>) = all.partition(|damage| is_harmless(&damage.kind));
+        Self {
+            entries: scan.entries,
+            chained_from: scan.chained_from,
+            broken: broken.into_iter().next(),
+            notes,
+            links: scan.links,
+        }
+    }
+}
+
+fn is_harmless(kind: &DamageKind) -> bool {
+    match kind {
+        DamageKind::Torn { .. } | DamageKind::Stale { .. } => true,
+        DamageKind::BadLine(bad) => match bad {
+            BadLine::UnknownEntry { .. } => true,
+            BadLine::NotARecord { .. } | BadLine::Checksum { .. } | BadLine::Newer { .. } => false,
+        },
+        DamageKind::OutOfOrder { .. }
+        | DamageKind::Missing { .. }
+        | DamageKind::LostBlob { .. }
+        | DamageKind::Unlinked { .. }
+        | DamageKind::NoHash { .. }
+        | DamageKind::OtherSession { .. }
+        | DamageKind::Unreadable { .. } => false,
+    }
+}
+
+impl FileStore {
+    /// Checks a journal, whoever holds it, and changes nothing.
+    pub fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
+        let paths = self.paths(session);
+        folder::check_if_there(&paths.folder)?;
+        folder::check_if_there(&paths.blobs)?;
+        let file = folder::open_to_read(&paths.journal)?;
+        let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
+        let scan = recovery::read(&paths, &file, Check::Chain)?;
+        // What a live owner is writing right now is not torn.
+        let torn = match self.holder(session)? {
+            Some(_) => None,
+            None => scan.tail(None),
+        };
+        Ok(Verification::of(session, scan, torn))
+    }
+}

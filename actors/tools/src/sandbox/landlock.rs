@@ -1,0 +1,116 @@
+//! The tier of the kernel's own: Landlock for files and signals, seccomp for the rest.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use super::grants::{self, Right};
+use super::{Confined, Network, SandboxError, seccomp};
+
+/// What must be there: without it a file that may only be read could still be emptied.
+const LEAST: ABI = ABI::V3;
+/// The newest that was tried here.
+const MOST: ABI = ABI::V9;
+
+/// What root keeps: its rights over files, which the file rules bound.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// Confines this thread and everything it starts, for good.
+pub(super) fn confine(confined: &Confined) -> Result<(), SandboxError> {
+    let network = confined.sandbox.rules.network;
+    let failed = |error: RulesetError| SandboxError::Failed(error.to_string());
+    let mut rules = ruleset(network).map_err(failed)?;
+    for (path, right) in grants::of(confined) {
+        rules = grant(rules, &path, right)?;
+    }
+    rules.restrict_self().map_err(failed)?;
+    give_up_rights().map_err(|error| SandboxError::Failed(format!("rights of root could not be given up: {error}")))?;
+    seccomp::apply(network.into())
+}
+
+fn ruleset(network: Network) -> Result<RulesetCreated, RulesetError> {
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(LEAST))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(MOST))?
+        .scope(Scope::from_all(MOST))?;
+    match network {
+        Network::Denied => rules.handle_access(AccessNet::from_all(MOST))?.create(),
+        Network::Granted => rules.create(),
+    }
+}
+
+/// Adds a rule. What is not there needs none.
+fn grant(rules: RulesetCreated, path: &Path, right: Right) -> Result<RulesetCreated, SandboxError> {
+    // The path is real: a link on the way was put there since.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = match openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(opened) => opened,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(rules),
+        Err(error) => return Err(SandboxError::Failed(format!("{}: {error}", path.display()))),
+    };
+    let rule = PathBeneath::new(opened, access(right));
+    rules.add_rule(rule).map_err(|error| SandboxError::Failed(format!("{}: {error}", path.display())))
+}
+
+fn access(right: Right) -> BitFlags<AccessFs> {
+    let read = AccessFs::from_read(MOST);
+    match right {
+        Right::List => AccessFs::ReadDir.into(),
+        Right::Read => read,
+        Right::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev,
+        Right::Write => AccessFs::from_all(MOST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
+    }
+}
+
+/// Gives up what root may do beyond its files. Whoever is not root has nothing to give up.
+fn give_up_rights() -> rustix::io::Result<()> {
+    let has = capabilities(None)?;
+    let kept = CapabilitySets {
+        effective: has.effective & KEPT,
+        permitted: has.permitted & KEPT,
+        inheritable: has.inheritable & KEPT,
+    };
+    if (kept.effective, kept.permitted, kept.inheritable) == (has.effective, has.permitted, has.inheritable) {
+        return Ok(());
+    }
+    set_capabilities(None, kept)
+}
+
+/// Why this tier does not work here; otherwise the version of the kernel's interface.
+pub(super) fn version() -> Result<i32, String> {
+    use landlock::LandlockStatus::{Available, NotEnabled, NotImplemented};
+    // The crate tells only someone who restricts itself.
+    let asked = std::thread::spawn(|| {
+        let rules = Ruleset::default().handle_access(AccessFs::Execute)?.create()?;
+        Ok::<_, RulesetError>(rules.restrict_self()?.landlock)
+    });
+    match asked.join() {
+        Ok(Ok(Available { effective_abi, kernel_abi })) => {
+            let version = kernel_abi.unwrap_or(effective_abi as i32);
+            if version < LEAST as i32 {
+                let least = LEAST as i32;
+                return Err(format!(
+                    "the kernel has version {version} of Landlock, version {least} is needed (Linux 6.2)"
+                ));
+            }
+            seccomp::filter(seccomp::Sockets::None).map_err(|error| error.to_string())?;
+            Ok(version)
+        }
+        Ok(Ok(NotEnabled)) => Err("Landlock is not enabled: add it to the kernel's `lsm=` parameter".to_owned()),
+        Ok(Ok(NotImplemented)) => Err("the kernel has no Landlock (Linux 6.2 has, if it was built with it)".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it could not be tried".to_owned()),
+    }
+}

@@ -1,0 +1,406 @@
+//! Ends a call whose processes are too many or too big.
+//!
+//! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread looks at all
+//! calls that have run for a while, in one look through the process table for everyone, and rests ten times as long as
+//! that took, unless the machine's tasks become many meanwhile. It exists only while there is someone to look at; a call
+//! that ends soon is never looked at.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::ProcessLimits;
+use crate::mark::RUN_VAR;
+use crate::proc_table::{self, Killed, Life, Seen};
+use crate::reap::kill_group;
+
+/// How long a call is left alone, and how long there is between two looks at least.
+const EVERY: Duration = Duration::from_millis(100);
+/// How much longer than a look the rest after it is, and how long at most.
+const REST: u32 = 10;
+const LONGEST: Duration = Duration::from_secs(2);
+/// How often the number of the machine's tasks is looked at meanwhile, and by how many they may grow.
+const GLANCE: Duration = Duration::from_millis(20);
+const GROWTH: u64 = 100;
+/// How many glances the thread waits for someone to look at before it goes.
+const IDLE: u32 = 100;
+/// Threads for each process that a call may have.
+pub(super) const THREADS: u64 = 8;
+
+/// What there was too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// Processes; this many may be.
+    Processes(u32),
+    /// Threads.
+    Threads(u64),
+    /// Memory, in bytes.
+    Memory(u64),
+    /// Nobody knows: there was no thread to look.
+    Unwatched,
+}
+
+impl Exceeded {
+    /// Its name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Processes(_) => "processes",
+            Self::Threads(_) => "threads",
+            Self::Memory(_) => "memory",
+            Self::Unwatched => "unwatched",
+        }
+    }
+}
+
+impl fmt::Display for Exceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processes(most) => write!(f, "stopped: more than {most} processes at once"),
+            Self::Threads(most) => write!(f, "stopped: more than {most} threads at once"),
+            Self::Memory(most) => write!(f, "stopped: more than {} MiB of memory", most >> 20),
+            Self::Unwatched => write!(f, "stopped: its processes could not be watched; try again when there are fewer"),
+        }
+    }
+}
+
+/// Whom to look at.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    pub(crate) leader: i32,
+    pub(crate) start: u64,
+    pub(crate) tag: u64,
+    pub(crate) run: String,
+    pub(crate) limits: ProcessLimits,
+}
+
+/// Has a call looked at. What comes back resolves when it takes more than it may, and what it has is being killed;
+/// never otherwise. The call is looked at until that is dropped.
+pub(crate) fn watch(watched: Watched) -> impl Future<Output = Exceeded> + Send + use<> {
+    let (tell, told) = oneshot::channel();
+    let known = HashMap::from([(watched.leader, watched.start)]);
+    enlist(Entry { watched, since: Instant::now(), known, tell: Some(tell) });
+    async move {
+        match told.await {
+            Ok(exceeded) => exceeded,
+            // The thread could not be started, or panicked.
+            Err(_) => Exceeded::Unwatched,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    watched: Watched,
+    since: Instant,
+    /// Every process seen to belong to it, by id, with its start.
+    known: HashMap<i32, u64>,
+    /// Closed when nobody waits for it any more.
+    tell: Option<oneshot::Sender<Exceeded>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: Vec<Entry>,
+    thread: Thread,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thread {
+    Absent,
+    Running,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: Vec::new(), thread: Thread::Absent });
+
+fn queue() -> std::sync::MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn enlist(entry: Entry) {
+    let before = {
+        let mut queue = queue();
+        queue.waiting.push(entry);
+        std::mem::replace(&mut queue.thread, Thread::Running)
+    };
+    if before == Thread::Absent
+        && let Err(error) = std::thread::Builder::new().name("playhouse-watch".to_owned()).spawn(serve)
+    {
+        tracing::warn!(%error, "no thread for watching processes: calls that need it are ended");
+        leave();
+    }
+}
+
+fn leave() {
+    let mut queue = queue();
+    queue.thread = Thread::Absent;
+    queue.waiting.clear();
+}
+
+/// Says that the thread is gone, even if it panicked.
+struct Leaving;
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            leave();
+        }
+    }
+}
+
+fn serve() {
+    let _leaving = Leaving;
+    crate::reap::hurry();
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut strangers: HashSet<(i32, u64)> = HashSet::new();
+    let mut idle = 0;
+    let (mut next, mut before) = (Instant::now(), tasks());
+    let mut newest = proc_table::since(None, |_| {});
+    loop {
+        entries.retain(|entry| entry.tell.as_ref().is_some_and(|tell| !tell.is_closed()));
+        {
+            let mut queue = queue();
+            if !queue.waiting.is_empty() {
+                // Who is a stranger to all others may be one of theirs.
+                strangers.clear();
+            }
+            entries.append(&mut queue.waiting);
+            idle = if entries.is_empty() { idle + 1 } else { 0 };
+            if idle > IDLE {
+                queue.thread = Thread::Absent;
+                return;
+            }
+        }
+        let (now, tasks) = (Instant::now(), tasks());
+        let is_growing = matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
+        let is_due = now >= next && entries.iter().any(|entry| now.duration_since(entry.since) >= EVERY);
+        let _first = is_growing.then(First::go);
+        newest = if is_growing { glance(&mut entries, newest) } else { proc_table::since(None, |_| {}) };
+        if !entries.is_empty() && (is_growing || is_due) {
+            look(&mut entries, &mut strangers);
+            next = Instant::now() + (now.elapsed() * REST).clamp(EVERY, LONGEST);
+            before = tasks;
+        } else {
+            before = before.min(tasks);
+        }
+        std::thread::sleep(GLANCE);
+    }
+}
+
+/// How many tasks the machine has.
+pub(super) fn tasks() -> Option<u64> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    load.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+/// What a call's processes take.
+#[derive(Debug, Default)]
+struct Taken {
+    members: Vec<Seen>,
+    threads: u64,
+    memory: u64,
+}
+
+/// Looks at those that began since the last glance, by their groups alone: a crowd that is still
+/// one group is ended before the whole table could be read. Tells which was the last to begin.
+fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
+    let leaders: HashSet<i32> = entries.iter().map(|entry| entry.watched.leader).collect();
+    let mut groups: HashMap<i32, u32> = HashMap::new();
+    let last = proc_table::since(newest, |seen| {
+        if seen.life == Life::Alive && leaders.contains(&seen.group) && is_process(seen.pid) {
+            *groups.entry(seen.group).or_default() += 1;
+        }
+    });
+    let is_over =
+        |entry: &Entry| groups.get(&entry.watched.leader).is_some_and(|count| *count > entry.watched.limits.processes);
+    while let Some(at) = entries.iter().position(is_over) {
+        let entry = entries.swap_remove(at);
+        let most = entry.watched.limits.processes;
+        end(entry, Exceeded::Processes(most));
+    }
+    last
+}
+
+fn end(mut entry: Entry, exceeded: Exceeded) {
+    tracing::warn!(run = entry.watched.run, "{exceeded}");
+    // First, or the end of its leader would be seen without a reason.
+    let _ = entry.tell.take().map(|tell| tell.send(exceeded));
+    hunt(&mut entry);
+}
+
+/// Looks once at everyone, and ends who takes too much.
+fn look(entries: &mut Vec<Entry>, strangers: &mut HashSet<(i32, u64)>) {
+    let taken = census(entries, strangers);
+    for (at, mut taken) in taken.into_iter().enumerate().rev() {
+        let Some(limits) = entries.get(at).map(|entry| entry.watched.limits) else { continue };
+        if let Some(exceeded) = taken.exceeds(&limits) {
+            end(entries.swap_remove(at), exceeded);
+        }
+    }
+}
+
+/// Kills what a call has. The sweep that follows is thorough; but who has to begin it may not get the processor for as
+/// long as a crowd has it.
+fn hunt(entry: &mut Entry) {
+    let mut first = Some(First::go());
+    let mut doomed: HashSet<(i32, u64)> = HashSet::new();
+    let until = Instant::now() + LONGEST * 5;
+    while Instant::now() < until {
+        let leader = proc_table::find(entry.watched.leader);
+        if leader.is_some_and(|leader| leader.start == entry.watched.start) {
+            kill_group(entry.watched.leader);
+        }
+        let found = census(std::slice::from_mut(entry), &mut HashSet::new());
+        let alive: Vec<&Seen> = found.iter().flat_map(|taken| &taken.members).collect();
+        let mut fresh = 0;
+        for seen in &alive {
+            if doomed.insert((seen.pid, seen.start)) && proc_table::kill_exact(seen) == Killed::Sent {
+                fresh += 1;
+            }
+        }
+        match (alive.len(), fresh) {
+            (0, _) => return,
+            // They need the processor to die: it is theirs.
+            (_, 0) => {
+                first = None;
+                std::thread::sleep(EVERY);
+            }
+            (_, _) => first = first.or_else(|| Some(First::go())),
+        }
+    }
+}
+
+/// Lets this session go before all others for a while, where that is allowed. The kernel may share the processor out
+/// between sessions first: then a thousand of them leave little to this one, however urgent its thread is.
+struct First(Option<String>);
+
+impl First {
+    const PLACE: &str = "/proc/self/autogroup";
+
+    fn go() -> Self {
+        // `/autogroup-7 nice 0`
+        let usual = fs::read_to_string(Self::PLACE).ok();
+        let usual = usual.and_then(|text| Some(text.rsplit_once(' ')?.1.trim().to_owned()));
+        Self(usual.filter(|usual| usual != "-20" && fs::write(Self::PLACE, "-20").is_ok()))
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(|usual| fs::write(Self::PLACE, usual));
+    }
+}
+
+/// Looks once through the table: what belongs to whom.
+fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Taken> {
+    let numbered = || entries.iter().enumerate();
+    let groups: HashMap<i32, usize> = numbered().map(|(at, entry)| (entry.watched.leader, at)).collect();
+    let tags: HashMap<u64, usize> = numbered().map(|(at, entry)| (entry.watched.tag, at)).collect();
+    let runs: HashMap<String, usize> = numbered().map(|(at, entry)| (entry.watched.run.clone(), at)).collect();
+    let oldest = entries.iter().map(|entry| entry.watched.start).min().unwrap_or_default();
+    let mut taken: Vec<Taken> = entries.iter().map(|_| Taken::default()).collect();
+    let mut seen_strangers = HashSet::new();
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    proc_table::survey(|seen| {
+        if seen.start < oldest || seen.life == Life::Zombie {
+            return;
+        }
+        let name = (seen.pid, seen.start);
+        let by_known = || entries.iter().position(|entry| entry.known.get(&seen.pid) == Some(&seen.start));
+        let by_group = || groups.get(&seen.group).copied();
+        let by_parent = || entries.iter().position(|entry| entry.known.contains_key(&seen.parent));
+        let by_marks = || {
+            if strangers.contains(&name) {
+                return None;
+            }
+            let by_tag = proc_table::lock_limit(seen.pid).and_then(|tag| tags.get(&tag).copied());
+            // Reading this may wait for a process that waits for the processor. Who shed its limit, its group and its
+            // parent has come to this process, or to the first one.
+            by_tag.or_else(|| {
+                let value =
+                    (seen.parent == me || seen.parent == 1).then(|| proc_table::environ(seen.pid, RUN_VAR))??;
+                value.split('/').find_map(|run| runs.get(run).copied())
+            })
+        };
+        match by_known().or_else(by_group).or_else(by_parent).or_else(by_marks) {
+            Some(at) => {
+                if let (Some(entry), Some(taken)) = (entries.get_mut(at), taken.get_mut(at))
+                    && is_process(seen.pid)
+                {
+                    entry.known.insert(seen.pid, seen.start);
+                    taken.members.push(seen);
+                }
+            }
+            None => {
+                seen_strangers.insert(name);
+            }
+        }
+    });
+    *strangers = seen_strangers;
+    for (entry, taken) in entries.iter_mut().zip(&taken) {
+        // Ids are given out again: only those who live are known.
+        let leader = (entry.watched.leader, entry.watched.start);
+        entry.known = taken.members.iter().map(|seen| (seen.pid, seen.start)).chain([leader]).collect();
+    }
+    taken
+}
+
+impl Taken {
+    fn exceeds(&mut self, limits: &ProcessLimits) -> Option<Exceeded> {
+        if self.members.len() > usize::try_from(limits.processes).unwrap_or(usize::MAX) {
+            return Some(Exceeded::Processes(limits.processes));
+        }
+        for seen in &self.members {
+            let status = fs::read_to_string(format!("/proc/{}/status", seen.pid)).unwrap_or_default();
+            self.threads += field(&status, "Threads:").unwrap_or(1);
+            self.memory += 1_024 * (field(&status, "RssAnon:").unwrap_or(0) + field(&status, "RssShmem:").unwrap_or(0));
+        }
+        let threads = THREADS * u64::from(limits.processes);
+        if self.threads > threads {
+            return Some(Exceeded::Threads(threads));
+        }
+        // What processes share is counted for each of them here; the exact sum is looked at only if it matters.
+        let is_over = self.memory > limits.memory && self.memory_shared_out() > limits.memory;
+        is_over.then_some(Exceeded::Memory(limits.memory))
+    }
+
+    /// The memory of all, each page counted once.
+    fn memory_shared_out(&self) -> u64 {
+        let of = |seen: &Seen| match fs::read_to_string(format!("/proc/{}/smaps_rollup", seen.pid)) {
+            Ok(rollup) => {
+                Some(1_024 * (field(&rollup, "Pss_Anon:").unwrap_or(0) + field(&rollup, "Pss_Shmem:").unwrap_or(0)))
+            }
+            // One that is ending, or gone by now, has no memory any more.
+            Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => Some(0),
+            Err(_) => None,
+        };
+        let exact: Option<u64> = self.members.iter().map(of).sum();
+        exact.unwrap_or(self.memory)
+    }
+}
+
+/// Whether an id is a process's: threads can be looked up by theirs too.
+fn is_process(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    field(&status, "Tgid:") == u64::try_from(pid).ok()
+}
+
+/// The number behind a name at the beginning of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_behind_their_names() {
+        let text = "Name:\tx\nRssAnon:\t     104 kB\nThreads:\t7\n";
+        assert_eq!((field(text, "RssAnon:"), field(text, "Threads:"), field(text, "Pss:")), (Some(104), Some(7), None));
+    }
+}

@@ -1,0 +1,223 @@
+//! What a command line is, decided before it runs.
+//!
+//! A line is *plain* when every word of it can be read off the text: simple commands of literal words, joined by `&&`,
+//! `||`, `;`, a newline or `|`. What a plain line runs is what was read, because it is run from the words
+//! ([`Line::script`]) and never from the text. Everything else is *opaque*: it may well be harmless, but only bash
+//! can say what it does.
+//!
+//! Two readers must agree before a line counts as plain: a strict one of our own (`lex.rs`), which knows every
+//! character it lets pass, and the grammar of tree-sitter (`tree.rs`).
+//!
+//! Pure: no I/O, no clock, no randomness. Time and memory grow with the length of the text and no faster.
+
+mod builtin;
+mod chars;
+mod git;
+mod level;
+mod lex;
+mod name;
+mod pattern;
+mod quote;
+mod rough;
+mod seen;
+mod tree;
+mod unwrap;
+mod word;
+mod wraps;
+
+pub use level::level;
+pub use pattern::{Pattern, PatternError};
+pub use quote::quote;
+pub use wraps::wraps;
+
+use lex::Why;
+
+/// The longest text that is read as a plain line, in bytes.
+pub const MAX_TEXT: usize = 64 * 1024;
+
+/// What a command line turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Every word is known.
+    Plain(Line),
+    /// Only bash can say what it does.
+    Opaque(Opaque),
+}
+
+/// A line of simple commands whose every word is a literal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    parts: Vec<Part>,
+}
+
+/// One simple command of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The program and its arguments; never empty.
+    pub argv: Vec<String>,
+    /// Where its streams go, in the order of the text.
+    pub redirects: Vec<Redirect>,
+    /// What stands between the part before and this one; [`Join::Then`] for the first.
+    pub join: Join,
+}
+
+/// What stands between two simple commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// `;` or a newline.
+    Then,
+    /// `&&`
+    And,
+    /// `||`
+    Or,
+    /// `|`
+    Pipe,
+}
+
+/// A redirection that touches no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// `>/dev/null`
+    OutToNull,
+    /// `2>/dev/null`
+    ErrToNull,
+    /// `2>&1`
+    ErrToOut,
+    /// `1>&2`
+    OutToErr,
+    /// `</dev/null`
+    InFromNull,
+}
+
+/// A line that is not plain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opaque {
+    /// Why, on one line, for people.
+    pub why: String,
+    /// The commands that could be read anywhere inside: in substitutions, bodies, wrappers and scripts within
+    /// strings. A best effort, good enough to refuse a command by and never to allow one.
+    pub seen: Vec<Vec<String>>,
+}
+
+/// Reads a command line.
+pub fn read(command: &str) -> Reading {
+    match plain(command) {
+        Ok(line) => Reading::Plain(line),
+        Err(why) => Reading::Opaque(Opaque { why: why.to_string(), seen: seen::of_text(command) }),
+    }
+}
+
+fn plain(command: &str) -> Result<Line, Why> {
+    let simples = lex::lex(command)?;
+    builtin::check(&simples)?;
+    if !tree::agrees(command, &simples) {
+        return Err(Why::Readers);
+    }
+    let part = |simple: lex::Simple| Part {
+        argv: simple.words.into_iter().map(|word| word.text).collect(),
+        redirects: simple.redirects,
+        join: simple.join,
+    };
+    Ok(Line { parts: simples.into_iter().map(part).collect() })
+}
+
+/// The patterns that a lasting yes to this line adds, one for each part, as [`Pattern::parse`] takes them. `None` when
+/// a part runs what its arguments say: a yes to that is for once.
+pub fn grant(line: &Line) -> Option<Vec<String>> {
+    if line.parts.iter().any(|part| wraps(&part.argv)) {
+        return None;
+    }
+    let mut patterns: Vec<String> = Vec::new();
+    for part in &line.parts {
+        let text = pattern::exact(&part.argv);
+        if !patterns.contains(&text) {
+            patterns.push(text);
+        }
+    }
+    Some(patterns)
+}
+
+impl Reading {
+    /// Every command that could be read, those inside of wrappers too: what rules that refuse are held against.
+    pub fn seen(&self) -> Vec<Vec<String>> {
+        match self {
+            Self::Plain(line) => seen::of_argvs(line.parts.iter().map(|part| part.argv.as_slice())),
+            Self::Opaque(opaque) => opaque.seen.clone(),
+        }
+    }
+}
+
+impl Line {
+    /// Its simple commands, in order; never empty.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Its only command, if it has just one.
+    pub fn single(&self) -> Option<&Part> {
+        match self.parts.as_slice() {
+            [part] => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Whether every part of the line matches one of the patterns.
+    pub fn is_covered_by(&self, patterns: &[Pattern]) -> bool {
+        self.parts.iter().all(|part| patterns.iter().any(|pattern| pattern.matches(&part.argv)))
+    }
+
+    /// A script made from the parsed words alone, each in single quotes: what runs is what was read.
+    pub fn script(&self) -> String {
+        let mut script = String::new();
+        for (place, part) in self.parts.iter().enumerate() {
+            if place > 0 {
+                script.push_str(part.join.text());
+            }
+            let words: Vec<String> = part.argv.iter().map(|word| quote(word)).collect();
+            script.push_str(&words.join(" "));
+            for redirect in &part.redirects {
+                script.push(' ');
+                script.push_str(redirect.text());
+            }
+        }
+        script
+    }
+}
+
+impl Part {
+    /// Whether the shell itself does this, so that it can't be run as a program.
+    pub fn is_builtin(&self) -> bool {
+        self.argv.first().is_some_and(|name| builtin::is_builtin(name))
+    }
+
+    /// Whether its program is named by a path from the working directory.
+    pub fn is_relative(&self) -> bool {
+        self.argv.first().is_some_and(|name| builtin::is_relative(name))
+    }
+}
+
+impl Join {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Then => "; ",
+            Self::And => " && ",
+            Self::Or => " || ",
+            Self::Pipe => " | ",
+        }
+    }
+}
+
+impl Redirect {
+    fn text(self) -> &'static str {
+        match self {
+            Self::OutToNull => ">/dev/null",
+            Self::ErrToNull => "2>/dev/null",
+            Self::ErrToOut => "2>&1",
+            Self::OutToErr => "1>&2",
+            Self::InFromNull => "</dev/null",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

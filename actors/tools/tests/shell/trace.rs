@@ -1,0 +1,56 @@
+//! What `strace` saw of programs being started.
+
+use std::collections::HashMap;
+
+/// One successful or failed start of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub path: String,
+    /// The first 32 at most: `strace` leaves out the rest.
+    pub argv: Vec<String>,
+    pub has_succeeded: bool,
+}
+
+/// Reads what `strace -f -xx -e trace=execve,execveat` wrote, in the order of the calls' ends.
+pub fn read(text: &str) -> Vec<Start> {
+    let mut begun: HashMap<&str, String> = HashMap::new();
+    let mut starts = Vec::new();
+    for line in text.lines() {
+        let Some((pid, rest)) = line.split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        let whole = if let Some(first) = rest.strip_suffix("<unfinished ...>") {
+            begun.insert(pid, first.to_owned());
+            continue;
+        } else if rest.starts_with("<... exec") {
+            let end = rest.split_once("resumed>").map(|(_, end)| end).unwrap_or_default();
+            begun.remove(pid).unwrap_or_default() + end
+        } else {
+            rest.to_owned()
+        };
+        if whole.starts_with("exec") {
+            starts.push(start(&whole));
+        }
+    }
+    starts
+}
+
+fn start(call: &str) -> Start {
+    let (call, result) = call.rsplit_once(" = ").unwrap_or((call, "?"));
+    let (path, argv) = call.split_once(", [").unwrap_or((call, ""));
+    let argv = argv.split(']').next().unwrap_or_default();
+    Start {
+        path: strings(path).into_iter().next().unwrap_or_default(),
+        argv: strings(argv),
+        has_succeeded: result.trim() == "0",
+    }
+}
+
+/// The strings in a text, each byte of them written as `\x..`.
+fn strings(text: &str) -> Vec<String> {
+    let quoted = text.split('"').skip(1).step_by(2);
+    let decode = |hex: &str| {
+        let bytes = hex.split("\\x").skip(1).map(|byte| u8::from_str_radix(byte, 16).expect("a byte"));
+        String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+    };
+    quoted.map(decode).collect()
+}

@@ -1,0 +1,139 @@
+//! `playhouse plan`: what a planning agent has queued, and what becomes of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use playhouse::House;
+use playhouse::agent::machine::{Input, PlanDecision};
+use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::config::Config;
+use playhouse::protocol::SessionId;
+use playhouse::protocol::entry::PlannedChange;
+use playhouse::session::{SessionStatus, StoreError};
+use serde_json::json;
+
+use super::args::{PlanArgs, PlanCommand};
+use super::ask::{Asking, answers};
+use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use super::kind;
+use super::recordings::RecordingArgs;
+use super::resume::{refuse_if_not_ours, tell_damage};
+use super::signals::Interrupt;
+use super::stop::Stop;
+use super::text::{cut, harmless, one_line};
+use super::view::{Form, View, write_out};
+
+/// How much of an argument is shown.
+const SHOWN_LINES: usize = 40;
+const SHOWN_CHARS: usize = 4_000;
+
+/// Does what is asked with a session's plan.
+pub async fn plan(
+    args: PlanArgs,
+    config: &Config,
+    user_file: Option<PathBuf>,
+    (folder, kept): (PathBuf, Kept),
+) -> Result<(), Stop> {
+    let (session, recordings, form) = match &args.command {
+        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), Form::Text),
+        PlanCommand::Approve { session, recordings, json, .. } => {
+            (session.clone(), recordings.clone(), Form::of(*json))
+        }
+        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), Form::Text),
+    };
+    if !folder.exists() {
+        return Err(Stop::refused(StoreError::Unknown { session }));
+    }
+    let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
+    let setup = kind::Setup { config, user_file, recordings: &recordings };
+    let house = kind::open_house(Some(folder), setup, answers(&asking)).await?;
+    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept };
+    let done = carry_out(&house, &session, args.command, &mut watch).await;
+    let finished = watch.view.finish();
+    house.shutdown(Duration::ZERO).await;
+    done?;
+    finished.map_err(|error| unwritten(&error))
+}
+
+async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch: &mut Watch) -> Result<(), Stop> {
+    let agent = bring(house, session, watch).await?;
+    match what {
+        PlanCommand::Show { json, .. } => {
+            let state = agent.state().await.map_err(Stop::refused)?;
+            write_out(&shown(&state.plan, json)).map_err(|error| unwritten(&error))
+        }
+        PlanCommand::Approve { changes, .. } => {
+            let mut events = agent.subscribe_tree_with(EVENTS);
+            let input_id = new_input();
+            let decision = PlanDecision::Approve { changes: chosen(changes) };
+            agent.tell(Input::Plan { input_id: input_id.clone(), decision }).await.map_err(Stop::refused)?;
+            let followed = watch.follow(&agent, &input_id, &mut events).await;
+            let done = watch.verdict(followed, session);
+            if let Ok(state) = agent.state().await
+                && !state.plan.is_empty()
+            {
+                watch.view.plan(session, &state.plan);
+            }
+            done
+        }
+        PlanCommand::Reject { changes, reason, .. } => {
+            agent.reject_plan(chosen(changes), reason).await.map_err(Stop::refused)
+        }
+    }
+}
+
+/// The session's agent, on stage and at rest.
+async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<AgentHandle, Stop> {
+    let summary = house.session(session).await.map_err(Stop::refused)?;
+    refuse_if_not_ours(&summary)?;
+    tell_damage(&summary, &mut watch.view);
+    match summary.status {
+        SessionStatus::Idle => {}
+        SessionStatus::Unfinished | SessionStatus::Parked { .. } => {
+            let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
+            return Err(Stop::Refused(text));
+        }
+    }
+    let agent = house.resume(session).await.map_err(Stop::refused)?;
+    match agent.state().await {
+        Ok(_) => Ok(agent),
+        Err(error) => Err(Stop::Refused(parked_reason(house, &agent, &error))),
+    }
+}
+
+/// No number means all.
+fn chosen(changes: Vec<u32>) -> Option<Vec<u32>> {
+    if changes.is_empty() { None } else { Some(changes) }
+}
+
+fn shown(plan: &[PlannedChange], json: bool) -> String {
+    if json {
+        return plan.iter().map(|planned| format!("{}\n", json!(planned))).collect();
+    }
+    if plan.is_empty() {
+        return "nothing is planned\n".to_owned();
+    }
+    plan.iter().map(one).collect()
+}
+
+/// A change with all it would do, as far as that fits a screen.
+fn one(planned: &PlannedChange) -> String {
+    let mut text = format!("{}. {}\n", planned.change, one_line(&planned.tool_name));
+    for (name, value) in planned.args.as_object().into_iter().flatten() {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = cut(harmless(&value).trim_end(), SHOWN_CHARS);
+        let lines: Vec<&str> = value.lines().collect();
+        if let [line] = lines.as_slice() {
+            text.push_str(&format!("   {}: {line}\n", one_line(name)));
+            continue;
+        }
+        text.push_str(&format!("   {}:\n", one_line(name)));
+        for line in lines.iter().take(SHOWN_LINES) {
+            text.push_str(&format!("   | {line}\n"));
+        }
+        if lines.len() > SHOWN_LINES {
+            text.push_str(&format!("   … and {} more lines\n", lines.len() - SHOWN_LINES));
+        }
+    }
+    text
+}

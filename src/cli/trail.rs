@@ -1,0 +1,230 @@
+//! What was decided and done in a session, drawn from its journal. Pure.
+//!
+//! [`act`] is the one place that says which entries are decisions and effects, and what they say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use playhouse::protocol::entry::{BlockStage, Settings};
+use playhouse::protocol::{
+    AgentMessage, EffectClass, Entry, EntryBody, Mode, PermissionDecision, PermissionMode, Seq, ToolCallId,
+};
+use playhouse::session::blob::BlobName;
+
+use super::text::{cut, one_line};
+
+/// How much of a call's arguments, and of a reason, is shown.
+const SHOWN: usize = 200;
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What may be done, by whom, or that something may not.
+    Decision,
+    /// Something begins to happen outside of the agent.
+    Effect,
+    /// What an effect came to.
+    Outcome,
+}
+
+impl Kind {
+    /// As programs read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Decision => "decision",
+            Self::Effect => "effect",
+            Self::Outcome => "outcome",
+        }
+    }
+}
+
+/// One decision or effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The entry's number.
+    pub seq: Seq,
+    /// When, in unix milliseconds.
+    pub at: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// What happened, in a word.
+    pub what: &'static str,
+    /// The rest of it.
+    pub detail: String,
+    /// The call it is about.
+    pub call: Option<Call>,
+}
+
+/// A tool call, as the model asked for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Its id.
+    pub id: ToolCallId,
+    /// The tool; `None` if no response that asks for it is in the journal.
+    pub tool: Option<String>,
+    /// The beginning of its arguments.
+    pub arguments: Option<String>,
+    /// The SHA-256 of its arguments as compact JSON.
+    pub arguments_sha256: Option<BlobName>,
+}
+
+/// The decisions and effects of a journal, in order.
+pub fn trail(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
+    let mut calls = HashMap::new();
+    let mut steps = Vec::new();
+    for (seq, entry) in entries {
+        if let EntryBody::Responded { message, .. } = &entry.body {
+            remember(message, &mut calls);
+        }
+        let Some(Act { kind, what, detail, call }) = act(&entry.body) else { continue };
+        let call = call.map(|id| calls.get(id).cloned().unwrap_or_else(|| unasked(id)));
+        steps.push(Step { seq: *seq, at: entry.at, kind, what, detail: cut(&one_line(&detail), SHOWN), call });
+    }
+    steps
+}
+
+/// How many steps are of a kind.
+pub fn count(steps: &[Step], kind: Kind) -> usize {
+    steps.iter().filter(|step| step.kind == kind).count()
+}
+
+fn remember(message: &AgentMessage, calls: &mut HashMap<ToolCallId, Call>) {
+    let Some(message) = message.llm() else { return };
+    for (id, tool, arguments) in message.tool_calls() {
+        let arguments = arguments.to_string();
+        let call = Call {
+            id: id.clone(),
+            tool: Some(tool.to_owned()),
+            arguments_sha256: Some(BlobName::of(arguments.as_bytes())),
+            arguments: Some(cut(&one_line(&arguments), SHOWN)),
+        };
+        calls.insert(id.clone(), call);
+    }
+}
+
+fn unasked(id: &ToolCallId) -> Call {
+    Call { id: id.clone(), tool: None, arguments: None, arguments_sha256: None }
+}
+
+/// What an entry says.
+struct Act<'a> {
+    kind: Kind,
+    what: &'static str,
+    detail: String,
+    call: Option<&'a ToolCallId>,
+}
+
+impl<'a> Act<'a> {
+    fn decision(what: &'static str, call: Option<&'a ToolCallId>, detail: impl Into<String>) -> Option<Self> {
+        Some(Self { kind: Kind::Decision, what, detail: detail.into(), call })
+    }
+}
+
+/// What an entry says, if it is a decision, an effect or what came of one.
+fn act(body: &EntryBody) -> Option<Act<'_>> {
+    match body {
+        EntryBody::Opened(opened) => Act::decision("opened", None, allowance(&opened.settings)),
+        EntryBody::Configured { settings } => Act::decision("configured", None, allowance(settings)),
+        EntryBody::InputRejected { reason, .. } => Act::decision("rejected", None, reason),
+        EntryBody::AbortAsked { .. } => Act::decision("aborted", None, ""),
+        EntryBody::PermissionAsked { tool_call_id, question, .. } => {
+            Act::decision("asked", Some(tool_call_id), format!("{} ({})", question.reason, question.level))
+        }
+        EntryBody::PermissionResolved { tool_call_id, answer, .. } => match &answer.decision {
+            PermissionDecision::Allow => Act::decision("allowed", Some(tool_call_id), "once"),
+            PermissionDecision::AllowSession => {
+                Act::decision("allowed", Some(tool_call_id), format!("for the session: {}", answer.rules.join(", ")))
+            }
+            PermissionDecision::AllowAlways => {
+                Act::decision("allowed", Some(tool_call_id), format!("always: {}", answer.rules.join(", ")))
+            }
+            PermissionDecision::Deny { reason } => Act::decision("denied", Some(tool_call_id), reason),
+        },
+        EntryBody::ToolBlocked { tool_call_id, stage, reason } => {
+            Act::decision("blocked", Some(tool_call_id), format!("at {}: {reason}", stage_name(*stage)))
+        }
+        EntryBody::ToolSkipped { tool_call_id, reason } => Act::decision("skipped", Some(tool_call_id), reason),
+        EntryBody::ToolQueued { tool_call_id, change } => {
+            Act::decision("planned", Some(tool_call_id), format!("as change {change}"))
+        }
+        EntryBody::PlanApproved { changes, .. } => Act::decision("plan approved", None, numbers(changes)),
+        EntryBody::PlanRejected { changes, .. } => Act::decision("plan rejected", None, numbers(changes)),
+        EntryBody::ToolStarted { tool_call_id, effect, passage } => {
+            let passage = passage.as_ref().map(|passage| format!("; {}, by {}", passage.level, passage.allowed_by));
+            let detail = format!("{}{}", effect_name(effect), passage.unwrap_or_default());
+            Some(Act { kind: Kind::Effect, what: "started", detail, call: Some(tool_call_id) })
+        }
+        EntryBody::ToolEnded { tool_call_id, is_error, duration_ms, summary, .. } => {
+            let how = if *is_error { "error" } else { "ok" };
+            let detail = format!("{how} after {duration_ms} ms: {summary}");
+            Some(Act { kind: Kind::Outcome, what: "ended", detail, call: Some(tool_call_id) })
+        }
+        EntryBody::ToolHooked { tool_call_id, args, ask } => {
+            let changed = args.as_ref().map(|_| "the arguments were changed");
+            let detail: Vec<&str> = changed.into_iter().chain(ask.as_deref()).collect();
+            Act::decision("hooked", Some(tool_call_id), detail.join("; "))
+        }
+        EntryBody::HaltAsked { reason } => Act::decision("halted", None, reason),
+        EntryBody::StopRefused { reason } => Act::decision("not let stop", None, reason),
+        EntryBody::Input(_)
+        | EntryBody::ContinueAsked { .. }
+        | EntryBody::Head { .. }
+        | EntryBody::LoopStarted { .. }
+        | EntryBody::TurnStarted { .. }
+        | EntryBody::Requested { .. }
+        | EntryBody::AttemptFailed { .. }
+        | EntryBody::Responded { .. }
+        | EntryBody::ToolAnswered { .. }
+        | EntryBody::TurnEnded { .. }
+        | EntryBody::LoopEnded { .. }
+        | EntryBody::LoopClosed
+        | EntryBody::Recovered { .. }
+        | EntryBody::Parked { .. }
+        | EntryBody::Reset
+        | EntryBody::Restored { .. }
+        | EntryBody::RotatedTo { .. } => None,
+    }
+}
+
+fn numbers(changes: &[u32]) -> String {
+    changes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// What a session's settings let its tools do.
+fn allowance(settings: &Settings) -> String {
+    let permission = match settings.permission {
+        PermissionMode::Strict => "strict",
+        PermissionMode::Ask => "ask",
+        PermissionMode::AutoSafe => "auto-safe",
+        PermissionMode::Yolo => "yolo",
+    };
+    let tools = if settings.tools.is_empty() { "none".to_owned() } else { settings.tools.join(",") };
+    let plans = match settings.mode {
+        Mode::Act => "",
+        Mode::Plan => ", plans only",
+    };
+    format!("permission {permission}, tools {tools}, in {}{plans}", settings.cwd.display())
+}
+
+fn stage_name(stage: BlockStage) -> &'static str {
+    match stage {
+        BlockStage::Lookup => "lookup",
+        BlockStage::Schema => "schema",
+        BlockStage::Limit => "limit",
+        BlockStage::Plan => "plan",
+        BlockStage::Policy => "policy",
+        BlockStage::Safety => "safety",
+        BlockStage::Approval => "approval",
+        BlockStage::Hook => "hook",
+    }
+}
+
+fn effect_name(effect: &EffectClass) -> String {
+    match effect {
+        EffectClass::Read => "read".to_owned(),
+        EffectClass::Idempotent { key } => format!("idempotent, key {key}"),
+        EffectClass::Reconcilable { probe } => format!("reconcilable, probe {probe}"),
+        EffectClass::Once => "once".to_owned(),
+        EffectClass::Child { session } => format!("child, session {session}"),
+    }
+}

@@ -1,0 +1,32 @@
+//! The secrets in the environment of this process.
+
+use playhouse_protocol::Secret;
+use playhouse_tools::is_secret;
+
+use crate::config::keys;
+
+/// The variables whose names say that their values are secrets, by name; our own settings, such as
+/// `PLAYHOUSE_MAX_TOKENS`, are none.
+pub fn environment_secrets() -> Vec<(String, Secret)> {
+    let named =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let mut secrets: Vec<(String, String)> = named.filter(|(name, _)| is_secret(name) && !is_setting(name)).collect();
+    // A value with two names has the same one in every process.
+    secrets.sort();
+    secrets.into_iter().map(|(name, value)| (name, Secret::new(value))).collect()
+}
+
+fn is_setting(name: &str) -> bool {
+    keys().iter().any(|key| key.variable() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_settings_are_no_secrets() {
+        assert!(is_secret("PLAYHOUSE_MAX_TOKENS") && is_setting("PLAYHOUSE_MAX_TOKENS"));
+        assert!(!is_setting("PLAYHOUSE_TOKEN"));
+    }
+}

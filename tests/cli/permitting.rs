@@ -1,0 +1,113 @@
+//! Plans, and answers that last, with the real program.
+
+use serde_json::json;
+
+use crate::support::Desk;
+
+/// A script that writes two files, says so, and says so again.
+fn planner(desk: &Desk) -> String {
+    desk.script(
+        "plan.json",
+        json!([
+            {"text": "Two files.", "tool_calls": [
+                {"name": "write_file", "arguments": {"path": "a.txt", "content": "one\ntwo\n"}},
+                {"name": "write_file", "arguments": {"path": "b.txt", "content": "three"}},
+                {"name": "list_files", "arguments": {}}
+            ]},
+            {"text": "That is the plan."},
+            {"text": "All is done."}
+        ]),
+    )
+}
+
+/// The session that a run in this place left.
+fn session(desk: &Desk) -> String {
+    let listed = desk.run(&["sessions", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(listed.out.lines().next().unwrap()).unwrap();
+    listed["session_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_plan_is_shown_approved_in_part_and_rejected() {
+    let desk = Desk::new();
+    let script = planner(&desk);
+    let planned = desk.run(&["run", "--plan", "--script", &script, "plan it"]);
+    assert_eq!((planned.code, planned.out.as_str()), (Some(0), "Two files.\nThat is the plan.\n"), "{planned:?}");
+    let session = session(&desk);
+    assert!(planned.err.contains("planned as change 1"), "{planned:?}");
+    assert!(
+        planned.err.contains(&format!("2 changes wait for approval: playhouse plan show {session}")),
+        "{planned:?}"
+    );
+    assert!(!desk.work().join("a.txt").exists() && !desk.work().join("b.txt").exists());
+
+    desk.run(&["plan", "show", &session]).said(
+        "1. write_file\n   content:\n   | one\n   | two\n   path: a.txt\n2. write_file\n   content: three\n   path: b.txt\n",
+    );
+    let lines = desk.run(&["plan", "show", "--json", &session]);
+    let first: serde_json::Value = serde_json::from_str(lines.out.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        first,
+        json!({"change": 1, "tool_name": "write_file", "args": {"path": "a.txt", "content": "one\ntwo\n"}})
+    );
+
+    desk.run(&["plan", "approve", &session, "9"]).refused(&["the plan has no change 9"]);
+    let approved = desk.run(&["plan", "approve", &session, "2"]);
+    assert_eq!((approved.code, approved.out.as_str()), (Some(0), "All is done.\n"), "{approved:?}");
+    assert_eq!(std::fs::read_to_string(desk.work().join("b.txt")).unwrap(), "three");
+    assert!(!desk.work().join("a.txt").exists(), "only the second was approved");
+    assert!(approved.err.contains("1 change waits for approval"), "{approved:?}");
+
+    desk.run(&["plan", "reject", &session, "--reason", "no need"]).said("");
+    desk.run(&["plan", "show", &session]).said("nothing is planned\n");
+    let shown = desk.run(&["sessions", "show", &session]);
+    assert!(shown.out.contains("[rejected: change 1]") && shown.out.contains("Reason: no need"), "{shown:?}");
+    desk.run(&["plan", "approve", &session]).refused(&["nothing is planned"]);
+    let trail = desk.run(&["audit", "show", &session]);
+    for word in ["planned", "plan approved", "the approved plan", "plan rejected"] {
+        assert!(trail.out.contains(word), "{word}: {trail:?}");
+    }
+}
+
+#[test]
+fn an_answer_on_the_terminal_lasts_as_long_as_it_says() {
+    let desk = Desk::new();
+    let call =
+        json!({"text": "", "tool_calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]});
+    let script = desk.script("write.json", json!([call, {"text": "Written."}]));
+    let config = desk.write("config.toml", "# mine\n");
+    let run = ["run", "--script", script.as_str(), "write"];
+    let (code, screen) = desk.on_terminal_answering(&run, &config, "n use another name\r");
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("[y/s/a/N]") && screen.contains("the user said no: use another name"), "{screen}");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
+
+    let (code, screen) = desk.on_terminal_answering(&run, &config, "a\r");
+    assert_eq!(code, Some(0), "{screen}");
+    assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "x");
+    let kept = std::fs::read_to_string(&config).unwrap();
+    assert!(kept.contains("# mine") && kept.contains("allow = [\"write_file(a.txt)\"]"), "{kept}");
+
+    // From now on nobody is asked, not even where nobody could be.
+    std::fs::remove_file(desk.work().join("a.txt")).unwrap();
+    let mut command = desk.command(&run);
+    let done = command.env("PLAYHOUSE_CONFIG", &config).output().unwrap();
+    assert!(done.status.success() && desk.work().join("a.txt").exists(), "{done:?}");
+}
+
+#[test]
+fn a_project_can_forbid_and_not_allow() {
+    let desk = Desk::new();
+    let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "echo hi"}}]});
+    let script = desk.script("echo.json", json!([call.clone(), {"text": "Done."}, call, {"text": "Done."}]));
+    desk.write("playhouse.toml", "[permissions]\nforbid = [\"bash(echo *)\"]\n");
+    let done = desk.run(&["run", "--permission", "yolo", "--script", &script, "go"]);
+    assert!(done.err.contains("bash did not run: `bash` is forbidden here by the rule `bash(echo *)`"), "{done:?}");
+    // Taken up from elsewhere, where there is no such file, it is still forbidden.
+    std::fs::remove_file(desk.work().join("playhouse.toml")).unwrap();
+    let session = session(&desk);
+    let done = desk.run(&["run", "--session", &session, "go"]);
+    assert!(done.err.contains("is forbidden here"), "{done:?}");
+    desk.write("playhouse.toml", "[permissions]\nallow = [\"bash\"]\n");
+    desk.run(&["run", "--script", &script, "go"]).refused(&["playhouse.toml", "permissions.allow"]);
+}
