@@ -223,7 +223,8 @@ impl InboxState {
         }
         self.args.rules.publish(all);
         if self.args.book.is_some() {
-            lock(&self.args.unwritten).extend_from_slice(rules);
+            let readable = rules.iter().filter(|text| Rule::parse(text).is_ok()).cloned();
+            lock(&self.args.unwritten).extend(readable);
         }
     }
 
@@ -240,7 +241,7 @@ impl InboxState {
         tokio::task::spawn_blocking(move || {
             let result = book.remember(&rules);
             // What could not be written is not tried again: it would fail the same way. It holds in this house.
-            lock(&unwritten).drain(..rules.len());
+            lock(&unwritten).retain(|rule| !rules.contains(rule));
             let _ = myself.cast(ApprovalsMsg::Written(result));
         });
     }

@@ -13,7 +13,7 @@ use playhouse_protocol::{
     Answer, EffectClass, EntryBody, Level, Passage, PermissionDecision, PermissionId, Question, Ruling, ToolCallId,
 };
 
-use super::durable::{CallSlot, CallState, Origin, Run};
+use super::durable::{CallSlot, CallState, HookWord, Origin, Run};
 use super::effect::Effect;
 use super::flight::{ToolFlight, ToolStage};
 use super::hooks_tool::Word;
@@ -113,10 +113,11 @@ impl Machine {
         match (ruling, slot.origin) {
             (Ruling::Forbid { reason }, _) => self.block(slot, BlockStage::Policy, reason),
             (Ruling::Allow { by }, _) => self.wait_in_order(slot, effect, Passage { level, allowed_by: by }),
-            (Ruling::Ask(_), Origin::Plan) => {
+            // A hook's other arguments were in no plan.
+            (Ruling::Ask(_), Origin::Plan) if slot.hook == HookWord::Due => {
                 self.wait_in_order(slot, effect, Passage { level, allowed_by: "the approved plan".into() });
             }
-            (Ruling::Ask(question), Origin::Model) => self.approval_stage(slot, question),
+            (Ruling::Ask(question), Origin::Model | Origin::Plan) => self.approval_stage(slot, question),
         }
     }
 

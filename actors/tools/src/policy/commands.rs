@@ -4,7 +4,7 @@ use std::path::{Component, Path};
 
 use playhouse_protocol::Subject;
 
-use crate::shell::{self, Reading};
+use crate::shell::{self, Part, Reading};
 
 /// What a call reaches.
 #[derive(Debug)]
@@ -35,6 +35,15 @@ impl Reach {
         }
     }
 
+    /// Whether its meaning depends on where one is: in another project the same words are another thing.
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Self::Nothing | Self::Command(Reading::Opaque(_)) => false,
+            Self::Path(_) => true,
+            Self::Command(Reading::Plain(line)) => line.parts().iter().any(Part::is_relative),
+        }
+    }
+
     /// The rules that a yes for longer would add; `None` where it can only be for this once.
     pub(super) fn rules_for(&self, tool: &str) -> Option<Vec<String>> {
         match self {
@@ -42,11 +51,17 @@ impl Reach {
             Self::Path(None) => None,
             Self::Path(Some(path)) => Some(vec![format!("{tool}({})", globset::escape(path))]),
             Self::Command(Reading::Opaque(_)) => None,
+            // What is done elsewhere is not what the same words do here.
+            Self::Command(Reading::Plain(line)) if line.parts().len() > 1 && line.parts().iter().any(moves) => None,
             Self::Command(Reading::Plain(line)) => {
                 Some(shell::grant(line)?.iter().map(|words| format!("{tool}({words})")).collect())
             }
         }
     }
+}
+
+fn moves(part: &Part) -> bool {
+    matches!(part.argv.first().map(String::as_str), Some("cd" | "pushd" | "popd"))
 }
 
 /// The path as seen from the working directory, `.` and `..` resolved by name; `None` if it leads out.

@@ -119,11 +119,17 @@ fn mode_says(mode: PermissionMode) -> std::borrow::Cow<'static, str> {
     }
 }
 
-/// What to ask, and for how long a yes can hold: what is dangerous no longer than the session, what cannot be read
-/// only once.
+/// What to ask, and for how long a yes can hold: what is dangerous, or another thing in another project, no longer than
+/// the session, what cannot be read only once.
 fn question(facts: &Facts<'_>, reach: &Reach, longest: GrantScope, why: &str) -> Question {
     let wants = facts.wants.map_or_else(|| format!("use `{}`", facts.tool), str::to_owned);
-    let rules = reach.rules_for(facts.tool);
+    // A rule that does not say what was asked would allow something else, or nothing.
+    let says_it = |rules: &Vec<String>| {
+        let parsed: Result<Vec<Rule>, _> = rules.iter().map(|rule| Rule::parse(rule)).collect();
+        parsed.is_ok_and(|parsed| Rule::covering(&parsed, facts.tool, reach).is_some())
+    };
+    let rules = reach.rules_for(facts.tool).filter(says_it);
+    let longest = if reach.is_local() { longest.min(GrantScope::Session) } else { longest };
     let offer = match (&rules, facts.level) {
         (None, _) => GrantScope::Once,
         (Some(_), Level::Dangerous | Level::Forbidden) => longest.min(GrantScope::Session),

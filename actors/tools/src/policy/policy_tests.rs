@@ -128,6 +128,25 @@ fn a_question_offers_as_long_as_can_be_kept() {
     for once in ["python -c 1", "env ls", "xargs ls", "sudo ls", "sh -c ls", "ls $HOME", "ls > x", "a=1 ls"] {
         assert_eq!(question(asked.bash(once)), (GrantScope::Once, Vec::new()), "{once}");
     }
+    for local in ["./build.sh", "make && ./run"] {
+        assert_eq!(question(asked.bash(local)).0, GrantScope::Session, "{local}");
+    }
+    assert_eq!(question(asked.write("Makefile")).0, GrantScope::Session);
+    assert_eq!(question(asked.bash("cd /tmp/x && rm -rf src")), (GrantScope::Once, Vec::new()));
+    for odd in ["jq '.[]' f.json", "rg 'fn {' src", "grep '[z-a]' x"] {
+        let Ruling::Ask(question) = asked.bash(odd) else { panic!("{odd}") };
+        let granted: Vec<&str> = question.rules.iter().map(String::as_str).collect();
+        let again = Asked::of(&none, PermissionMode::Ask).granted(&granted).bash(odd);
+        assert!(question.offer == GrantScope::Once || allowed(again).is_some(), "{odd}: {granted:?}");
+    }
+    // What would read back as another file is for once.
+    for odd in ["Makefile ", " Makefile", "a\\b", "."] {
+        let (offer, rules) = question(asked.write(odd));
+        let granted: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let asked = Asked::of(&none, PermissionMode::Ask).granted(&granted);
+        assert!(offer == GrantScope::Once || allowed(asked.write(odd)).is_some(), "{odd:?}: {granted:?}");
+        assert!(is_asked(&asked.write("Makefile")) && is_asked(&asked.write("ab")), "{odd:?}: {granted:?}");
+    }
     let dangerous = asked.judge("bash", Level::Dangerous, &Subject::Command("rm -r x".into()));
     assert_eq!(question(dangerous), (GrantScope::Session, one("bash(rm -r x)")));
     assert_eq!(question(asked.write("src/a [1].rs")).1, ["write_file(src/a [[]1[]].rs)"]);
@@ -197,7 +216,7 @@ fn a_sessions_own_rules_only_tighten() {
 
 #[test]
 fn what_is_no_rule_is_told() {
-    for bad in ["", "(ls)", "bash(", "bash()", "bash ls", "bash(ls", "write_file([)", "ba sh(x)"] {
+    for bad in ["", "(ls)", "bash(", "bash()", "bash ls", "bash(ls", "ba sh(x)"] {
         let error = Rule::parse(bad).unwrap_err().to_string();
         assert!(error.contains("is no rule") && error.contains("bash(git status)"), "{bad}: {error}");
     }

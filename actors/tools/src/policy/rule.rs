@@ -20,7 +20,7 @@ enum On {
     Anything,
     /// Which of the two counts is up to the tool.
     This {
-        path: GlobMatcher,
+        path: Option<GlobMatcher>,
         command: Option<Pattern>,
     },
 }
@@ -55,9 +55,13 @@ impl Rule {
             Some("") => return Err(wrong("there is nothing between its parentheses")),
             Some(what) => {
                 let glob = GlobBuilder::new(what.trim_start_matches("./")).literal_separator(true).build();
-                let path = glob.map_err(|error| wrong(&error.to_string()))?.compile_matcher();
-                // Not every path is a command; a rule about commands that is none matches nothing.
-                On::This { path, command: Pattern::parse(what).ok() }
+                // Not every path is a command, nor every command a path.
+                match (glob, Pattern::parse(what)) {
+                    (Err(error), Err(_)) => return Err(wrong(&error.to_string())),
+                    (glob, command) => {
+                        On::This { path: glob.ok().map(|glob| glob.compile_matcher()), command: command.ok() }
+                    }
+                }
             }
         };
         Ok(Self { text: text.trim().to_owned(), tool: tool.to_owned(), on })
@@ -73,7 +77,8 @@ impl Rule {
         self.is_about(tool)
             && match (&self.on, reach) {
                 (On::Anything, _) => true,
-                (On::This { path, .. }, Reach::Path(Some(on))) => path.is_match(on),
+                // What cannot be read as a path may mean any.
+                (On::This { path, .. }, Reach::Path(Some(on))) => path.as_ref().is_none_or(|path| path.is_match(on)),
                 (On::This { command, .. }, Reach::Command(line)) => {
                     command.as_ref().is_some_and(|pattern| line.seen().iter().any(|argv| pattern.matches(argv)))
                 }
@@ -89,7 +94,9 @@ impl Rule {
         }
         match reach {
             Reach::Nothing | Reach::Path(None) => None,
-            Reach::Path(Some(on)) => rules.find(|rule| matches!(&rule.on, On::This { path, .. } if path.is_match(on))),
+            Reach::Path(Some(on)) => {
+                rules.find(|rule| matches!(&rule.on, On::This { path: Some(path), .. } if path.is_match(on)))
+            }
             Reach::Command(line) => {
                 let covers = |argv: &[String], rule: &&Self| match &rule.on {
                     On::This { command: Some(pattern), .. } => pattern.matches(argv),

@@ -96,6 +96,10 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), Why> {
             "printf" if words.clone().next().is_some_and(|word| word.starts_with("-v")) => {
                 return Err(Why::Builtin("printf -v".to_owned()));
             }
+            // `%n` sets a variable, `PATH` for one: only what is known to print is let through.
+            "printf" if !words.clone().next().is_none_or(only_prints) => {
+                return Err(Why::Builtin("printf with a format that can do more than print".to_owned()));
+            }
             _ if is_elsewhere && is_relative(name) => {
                 return Err(Why::Place(name.to_owned()));
             }
@@ -103,6 +107,20 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), Why> {
         }
     }
     Ok(())
+}
+
+/// Whether every directive of a format prints something.
+fn only_prints(format: &str) -> bool {
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c == '%' {
+            let directive = rest.find(|c| !matches!(c, '0'..='9' | '-' | '+' | ' ' | '#' | '.'));
+            if !directive.is_some_and(|c| "sdiuxXocbqfeEgG%".contains(c)) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 fn check_name(name: &str) -> Result<(), Why> {

@@ -259,7 +259,11 @@ fn reads(argv: &[String]) -> bool {
     match how {
         Reads::Words => true,
         Reads::Any => stays(args),
-        Reads::AtMost(most) => stays(args) && args.iter().filter(|word| !word.starts_with('-')).count() <= *most,
+        // A dash by itself is a file too: the input.
+        Reads::AtMost(most) => {
+            let is_file = |word: &&String| *word == "-" || !word.starts_with('-');
+            stays(args) && args.iter().filter(is_file).count() <= *most
+        }
         Reads::Options(short, long) => stays(args) && args.iter().all(|word| allows(word, short, long)),
         Reads::Predicates(known) => {
             stays(args) && args.iter().all(|word| !word.starts_with('-') || known.contains(&word.as_str()))
