@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use playhouse::agent::{Approvals, PermissionRequest};
-use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId};
+use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId, Question};
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, watch};
 
@@ -104,9 +104,10 @@ impl Questions {
 
     async fn decide(&self, request: &PermissionRequest) -> PermissionDecision {
         let mut state = self.state.lock().await;
+        // What was typed before the question is no answer to it.
+        forget_typed();
         state.start_reading();
         let State { lines, output, .. } = &mut *state;
-        // What was typed before the question is no answer to it.
         while lines.try_recv().is_ok() {}
         let mut open = Open::new(&self.asking, output);
         // A person who cannot see the question cannot say yes.
@@ -133,6 +134,15 @@ impl State {
                 }
             }
         });
+    }
+}
+
+/// Throws away what a terminal has and nobody has read.
+fn forget_typed() {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        // Where it fails, what is read is thrown away all the same.
+        let _ = rustix::termios::tcflush(&stdin, rustix::termios::QueueSelector::IFlush);
     }
 }
 
@@ -181,7 +191,10 @@ fn question(request: &PermissionRequest) -> String {
         GrantScope::Session => "y/s/N",
         GrantScope::Always => "y/s/a/N",
     };
-    format!("Allow {}{danger}: {}? [{keys}] ", spelled_out(&request.tool_name), spelled_out(&what))
+    let Question { reason, rules, .. } = &request.question;
+    let why = if reason.is_empty() { String::new() } else { format!(" ({})", spelled_out(reason)) };
+    let lasting = if rules.is_empty() { String::new() } else { format!(" s, a: {}", spelled_out(&rules.join(", "))) };
+    format!("Allow {}{danger}: {}?{why}{lasting} [{keys}] ", spelled_out(&request.tool_name), spelled_out(&what))
 }
 
 /// How much of each argument a question shows.
@@ -223,7 +236,6 @@ fn decision(answer: &str, offer: GrantScope) -> PermissionDecision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use playhouse::protocol::Question;
     use serde_json::json;
     use std::io::{PipeReader, PipeWriter, Read};
 
@@ -302,6 +314,10 @@ mod tests {
         assert_eq!(decision("s", GrantScope::Always), PermissionDecision::AllowSession);
         let mut long = request(json!({"path": "a", "content": "x".repeat(300)}));
         long.question = Question { offer: GrantScope::Session, level: Level::Dangerous, ..Question::default() };
+        let lasting =
+            Question { reason: "run a command".into(), rules: vec!["bash(ls)".into()], ..Question::default() };
+        let asked = question(&PermissionRequest { question: lasting, ..request(json!({"command": "ls"})) });
+        assert_eq!(asked, "Allow bash: ls? (run a command) s, a: bash(ls) [y/N] ");
         let shown = question(&long);
         assert!(shown.contains("(300 characters)") && shown.chars().count() < 320, "{shown}");
         assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/N] "), "{shown}");

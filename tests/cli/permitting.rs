@@ -97,6 +97,19 @@ fn an_answer_on_the_terminal_lasts_as_long_as_it_says() {
 }
 
 #[test]
+fn what_is_typed_before_a_question_is_no_answer_to_it() {
+    let desk = Desk::new();
+    let call = json!({"text": "Wait for it, it takes a while.", "chunk": 2, "delay_ms": 60, "tool_calls": [
+        {"name": "bash", "arguments": {"command": "touch a.txt"}}
+    ]});
+    let script = desk.script("slow.json", json!([call, {"text": "Done."}]));
+    let (code, screen) = desk.on_terminal_typing_ahead(&["run", "--script", &script, "go"], "y\r", "n\r");
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("the user said no") && !desk.work().join("a.txt").exists(), "{screen}");
+    assert!(screen.contains("(run a shell command) s, a: bash(touch a.txt)"), "{screen}");
+}
+
+#[test]
 fn a_project_can_forbid_and_not_allow() {
     let desk = Desk::new();
     let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "echo hi"}}]});

@@ -39,6 +39,17 @@ impl Desk {
         perform_typing(command, "N] ", answer.as_bytes())
     }
 
+    /// As above; this is typed before the question is there.
+    pub fn on_terminal_typing_ahead(&self, args: &[&str], early: &str, answer: &str) -> (Option<i32>, String) {
+        let mut early = Some(early.as_bytes());
+        perform_with(self.at_terminal(args), |screen, keys| {
+            if let Some(early) = early.take_if(|_| screen.contains("Wait")) {
+                keys.write_all(early).unwrap();
+            }
+            screen.contains("N] ").then(|| keys.write_all(answer.as_bytes()).unwrap()).is_some()
+        })
+    }
+
     fn at_terminal(&self, args: &[&str]) -> Command {
         let mut line = "stty rows 40 cols 100; exec".to_owned();
         for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
@@ -65,8 +76,18 @@ fn perform(command: Command, interrupt_at: Option<&str>) -> (Option<i32>, String
 }
 
 /// Types these keys once, when this is on the screen.
-fn perform_typing(mut command: Command, at: &str, typed: &[u8]) -> (Option<i32>, String) {
-    let interrupt_at = (!typed.is_empty()).then_some(at);
+fn perform_typing(command: Command, at: &str, typed: &[u8]) -> (Option<i32>, String) {
+    perform_with(command, |screen, keys| {
+        let is_time = !typed.is_empty() && screen.contains(at);
+        is_time.then(|| keys.write_all(typed).unwrap()).is_some()
+    })
+}
+
+/// Lets someone look at the screen whenever it changes, until they have typed what they wanted to.
+fn perform_with(
+    mut command: Command,
+    mut look: impl FnMut(&str, &mut std::process::ChildStdin) -> bool,
+) -> (Option<i32>, String) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`script` is needed");
     let mut keys = child.stdin.take().unwrap();
     let mut terminal = child.stdout.take().unwrap();
@@ -80,13 +101,10 @@ fn perform_typing(mut command: Command, at: &str, typed: &[u8]) -> (Option<i32>,
         }
     });
     let begun = Instant::now();
-    let (mut screen, mut interrupt_at) = (Vec::new(), interrupt_at);
+    let (mut screen, mut is_done) = (Vec::new(), false);
     while let Ok(piece) = pieces.recv_timeout(DEADLINE.saturating_sub(begun.elapsed())) {
         screen.extend(piece);
-        if interrupt_at.is_some_and(|at| String::from_utf8_lossy(&screen).contains(at)) {
-            interrupt_at = None;
-            keys.write_all(typed).unwrap();
-        }
+        is_done = is_done || look(&String::from_utf8_lossy(&screen), &mut keys);
     }
     if begun.elapsed() >= DEADLINE {
         child.kill().unwrap();

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use playhouse_context::repaired;
-use playhouse_protocol::entry::{InputKind, Opened, Placed, PlannedChange, QueuedInput, Settings, SpawnRef};
+use playhouse_protocol::entry::{InputKind, Opened, Placed, QueuedInput, Settings, SpawnRef};
 use playhouse_protocol::{
     AgentId, AgentMessage, ContinuationKind, EffectClass, Entry, EntryBody, EntryId, ExecutionTracker, History,
     InputId, LoopId, Message, ModelConfig, Outcome, PermissionDecision, ProviderError, SessionId, StopReason,
@@ -15,7 +15,8 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
-use super::plan::{approved, queued_as};
+use super::extra::Extra;
+use super::plan::approved;
 use super::report::RunReport;
 pub use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
 use super::seen::Seen;
@@ -82,22 +83,6 @@ pub struct Durable {
     pub rotated_to: Option<SessionId>,
 }
 
-/// What few sessions have.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Extra {
-    grants: Vec<String>,
-    plan: Vec<PlannedChange>,
-    last_change: u32,
-}
-
-impl Extra {
-    fn of(opened: &Opened) -> Option<Box<Self>> {
-        let (grants, plan) = (opened.settings.grants.clone(), opened.plan.clone());
-        let last_change = plan.iter().map(|planned| planned.change).max().unwrap_or_default();
-        (!grants.is_empty() || !plan.is_empty()).then(|| Box::new(Self { grants, plan, last_change }))
-    }
-}
-
 impl Durable {
     /// A session before its first entry.
     pub fn new(opened: &Opened) -> Self {
@@ -138,25 +123,6 @@ impl Durable {
             durable.accept(input, 0);
         }
         durable
-    }
-
-    /// What the agent was allowed for longer than once: rules.
-    pub fn grants(&self) -> &[String] {
-        self.extra.as_ref().map(|extra| extra.grants.as_slice()).unwrap_or_default()
-    }
-
-    /// Changes that wait for approval.
-    pub fn plan(&self) -> &[PlannedChange] {
-        self.extra.as_ref().map(|extra| extra.plan.as_slice()).unwrap_or_default()
-    }
-
-    /// The number of the last change that was planned.
-    pub fn last_change(&self) -> u32 {
-        self.extra.as_ref().map(|extra| extra.last_change).unwrap_or_default()
-    }
-
-    fn extra_mut(&mut self) -> &mut Extra {
-        self.extra.get_or_insert_default()
     }
 
     /// The model that answers now: the settings' own, or one that the open turn has fallen back on.
@@ -286,7 +252,7 @@ impl Durable {
             EntryBody::PlanApproved { input_id, changes } => self.approve(input_id, changes, entry.at),
             EntryBody::PlanRejected { input_id, changes, message } => {
                 self.seen.insert(input_id.clone());
-                self.extra_mut().plan.retain(|planned| !changes.contains(&planned.change));
+                self.drop_changes(changes);
                 self.push(message.clone());
                 self.mark(&entry.id);
             }
@@ -342,9 +308,7 @@ impl Durable {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
             EntryBody::Reset => {
                 self.load(&[]);
-                if let Some(extra) = &mut self.extra {
-                    extra.plan.clear();
-                }
+                self.drop_plan();
                 self.steering.clear();
                 self.follow_ups.clear();
             }
@@ -380,36 +344,6 @@ impl Durable {
             InputKind::Steer => self.steering.push_back(input.clone()),
             InputKind::FollowUp => self.follow_ups.push_back(input.clone()),
         }
-    }
-
-    /// Rules that hold from now on.
-    fn grant(&mut self, rules: &[String]) {
-        for rule in rules {
-            if !self.grants().contains(rule) {
-                self.extra_mut().grants.push(rule.clone());
-            }
-        }
-    }
-
-    /// A call goes into the plan; the model is told so.
-    fn plan_change(&mut self, id: &ToolCallId, change: u32, at: u64) {
-        let Some(slot) = self.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(id)) else { return };
-        let planned = PlannedChange { change, tool_name: slot.name.clone(), args: slot.args.clone() };
-        let extra = self.extra_mut();
-        extra.last_change = extra.last_change.max(change);
-        extra.plan.push(planned);
-        self.answer(id, &queued_as(change), false, at, false);
-    }
-
-    /// A run is to carry out these changes.
-    fn approve(&mut self, input_id: &InputId, changes: &[u32], at: u64) {
-        self.seen.insert(input_id.clone());
-        self.last_active_at = Some(at);
-        let plan = std::mem::take(&mut self.extra_mut().plan);
-        let (approved, rest) = plan.into_iter().partition(|planned| changes.contains(&planned.change));
-        self.extra_mut().plan = rest;
-        let (input_id, ask) = (input_id.clone(), Ask::Plan(approved));
-        self.pending = Some(Box::new(Pending { input_id, ask, format: None, aborting: false }));
     }
 
     fn unqueue(&mut self, input_id: &InputId) {
@@ -500,7 +434,7 @@ impl Durable {
         self.mark(entry);
     }
 
-    fn answer(&mut self, id: &ToolCallId, result: &ToolResult, is_error: bool, at: u64, hook_due: bool) {
+    pub(super) fn answer(&mut self, id: &ToolCallId, result: &ToolResult, is_error: bool, at: u64, hook_due: bool) {
         let Some(run) = &self.run else { return };
         let Some(turn) = run.turn() else { return };
         let Some(slot) = turn.slot(id) else { return };
@@ -546,18 +480,7 @@ impl Durable {
         if self.ended.len() > REMEMBERED_RUNS {
             self.ended.pop_front();
         }
-        // Approved changes that nothing has come of go back into the plan.
-        let undone = match (&mut self.run, &mut self.pending) {
-            (Some(run), _) => std::mem::take(&mut run.plan),
-            (None, Some(pending)) => match &mut pending.ask {
-                Ask::Plan(changes) => std::mem::take(changes),
-                Ask::Prompt(_) | Ask::Continue(_) => Vec::new(),
-            },
-            (None, None) => Vec::new(),
-        };
-        if !undone.is_empty() {
-            self.extra_mut().plan.splice(..0, undone);
-        }
+        self.put_back_what_is_undone();
         // What waits behind a run whose end was lost begins when that run ends.
         if self.run.take().is_none() {
             self.pending = None;

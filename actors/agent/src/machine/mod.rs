@@ -17,6 +17,7 @@ mod digest;
 pub mod durable;
 pub mod effect;
 pub mod events;
+mod extra;
 mod flight;
 pub mod hook;
 mod hooks;

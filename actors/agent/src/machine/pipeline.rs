@@ -76,6 +76,14 @@ impl Machine {
         })
     }
 
+    /// Why a call may not run after all, as things are now.
+    pub(super) fn objection(&self, slot: &CallSlot) -> Option<String> {
+        match self.vet(slot) {
+            Vetting::Blocked { reason, .. } | Vetting::Ready { ruling: Ruling::Forbid { reason }, .. } => Some(reason),
+            Vetting::Ready { ruling: Ruling::Allow { .. } | Ruling::Ask(_), .. } => None,
+        }
+    }
+
     fn vet(&self, slot: &CallSlot) -> Vetting {
         let durable = &self.durable;
         let authority = Authority {

@@ -119,7 +119,11 @@ impl Machine {
             EffectClass::Read
             | EffectClass::Idempotent { .. }
             | EffectClass::Reconcilable { .. }
-            | EffectClass::Child { .. } => self.launch(slot, effect.clone(), Start::Again),
+            | EffectClass::Child { .. } => match self.objection(slot) {
+                // Forbidden since it was started.
+                Some(reason) => self.end_call(&slot.id, Err(ToolError::Failed(reason)), 0),
+                None => self.launch(slot, effect.clone(), Start::Again),
+            },
             EffectClass::Once => self.end_call(&slot.id, Err(ToolError::Failed(outcome_unknown(at))), 0),
         }
     }

@@ -1,9 +1,13 @@
 //! The stages between a model's call and its start.
 
-use playhouse_agent::machine::{Approver, HookCall, HookPoint, Verdict};
+use std::sync::Arc;
+
+use playhouse_agent::machine::{Approver, Authority, Catalog, HookCall, HookPoint, Verdict, Vetting};
 use playhouse_protocol::{
-    EntryBody, GrantScope, Level, Passage, PermissionDecision, Question, Ruling, ToolError, ToolResult,
+    Access, EntryBody, GrantScope, Level, Passage, PermissionDecision, Question, Ruling, ToolCallId, ToolDefinition,
+    ToolError, ToolResult,
 };
+use serde_json::Value;
 
 use crate::rig::Rig;
 
@@ -212,4 +216,38 @@ fn a_policy_of_the_agents_own_has_the_last_word_but_for_what_is_forbidden() {
     let talk = rig.talk();
     assert_eq!(talk[4], "c error: not on Sundays");
     assert_eq!(talk[6], "e error: the hook crashed");
+}
+
+/// The tools as they were, but for a rule that has come since.
+struct Forbids(Arc<dyn Catalog>);
+
+impl Catalog for Forbids {
+    fn definitions(&self) -> Arc<[ToolDefinition]> {
+        self.0.definitions()
+    }
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting {
+        match self.0.vet(authority, call, name, args) {
+            Vetting::Ready { effect, level, .. } => {
+                Vetting::Ready { effect, level, ruling: Ruling::Forbid { reason: "forbidden since".into() } }
+            }
+            blocked @ Vetting::Blocked { .. } => blocked,
+        }
+    }
+    fn access(&self, name: &str, args: &Value) -> Access {
+        self.0.access(name, args)
+    }
+    fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String {
+        self.0.summary(name, args, result)
+    }
+}
+
+#[test]
+fn a_call_that_was_forbidden_after_it_started_is_not_started_again() {
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    rig.wants(&[("r", "read")]);
+    rig.setup.catalog = Arc::new(Forbids(rig.setup.catalog.clone()));
+    let lines = rig.restart();
+    assert!(rig.tools.is_empty(), "{lines:?}");
+    assert_eq!(rig.talk()[2], "r error: forbidden since");
 }

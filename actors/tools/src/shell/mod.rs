@@ -161,11 +161,6 @@ impl Line {
         }
     }
 
-    /// Whether every part of the line matches one of the patterns.
-    pub fn is_covered_by(&self, patterns: &[Pattern]) -> bool {
-        self.parts.iter().all(|part| patterns.iter().any(|pattern| pattern.matches(&part.argv)))
-    }
-
     /// A script made from the parsed words alone, each in single quotes: what runs is what was read.
     pub fn script(&self) -> String {
         let mut script = String::new();

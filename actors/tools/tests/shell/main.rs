@@ -84,7 +84,7 @@ fn f46_a_grant_covers_its_own_line_and_nothing_that_wraps_has_one() {
         assert_eq!(granted.is_none(), line.parts().iter().any(|part| wraps(&part.argv)), "line {}", case.number);
         let Some(granted) = granted else { continue };
         let patterns: Vec<Pattern> = granted.iter().map(|text| Pattern::parse(text).unwrap()).collect();
-        assert!(line.is_covered_by(&patterns), "line {}: {granted:?}", case.number);
+        assert!(is_covered(&line, &patterns), "line {}: {granted:?}", case.number);
         let mut longer = line.parts()[0].argv.clone();
         longer.push("more".to_owned());
         assert!(!patterns.iter().any(|pattern| pattern.matches(&longer)), "line {}", case.number);
@@ -104,7 +104,7 @@ fn f46_a_yes_to_git_status_is_for_that_and_nothing_more() {
         "git status; git status",
         "git status 2>&1",
     ] {
-        assert!(plain(&same.replace("⟨T⟩", "\t")).is_covered_by(&patterns), "{same}");
+        assert!(is_covered(&plain(&same.replace("⟨T⟩", "\t")), &patterns), "{same}");
     }
     for more in [
         "git status && curl x | sh",
@@ -120,14 +120,14 @@ fn f46_a_yes_to_git_status_is_for_that_and_nothing_more() {
         "GIT status",
         "./git status",
     ] {
-        assert!(!plain(more).is_covered_by(&patterns), "{more}");
+        assert!(!is_covered(&plain(more), &patterns), "{more}");
     }
     for opaque in ["git status & rm x", "git status $(rm x)", "X=1 git status", "git status > x", "git status `rm x`"] {
         assert!(matches!(read(opaque), Reading::Opaque(_)), "{opaque}");
     }
     let any = [Pattern::parse("git status *").unwrap()];
-    assert!(plain("git status -s && git status").is_covered_by(&any));
-    assert!(!plain("git status -s && curl x | sh").is_covered_by(&any));
+    assert!(is_covered(&plain("git status -s && git status"), &any));
+    assert!(!is_covered(&plain("git status -s && curl x | sh"), &any));
 }
 
 /// Runs every plain line as the tool does, with the kernel as witness: `strace` reports every program that is started.
@@ -287,4 +287,9 @@ async fn a_plain_command_behaves_as_in_a_shell() {
     let kept: BTreeSet<String> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(kept, BTreeSet::from(["script".to_owned(), "sub".to_owned()]));
+}
+
+/// Whether every part of a line matches one of the patterns.
+fn is_covered(line: &Line, patterns: &[Pattern]) -> bool {
+    line.parts().iter().all(|part| patterns.iter().any(|pattern| pattern.matches(&part.argv)))
 }

@@ -1,0 +1,102 @@
+//! What few sessions have beside their conversation: rules that answers have added, and a plan. The part of the fold
+//! that is about these.
+
+use playhouse_protocol::entry::{Opened, PlannedChange};
+use playhouse_protocol::{InputId, ToolCallId};
+
+use super::durable::{Ask, Durable, Pending, Run};
+use super::plan::queued_as;
+
+/// What few sessions have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extra {
+    grants: Vec<String>,
+    plan: Vec<PlannedChange>,
+    last_change: u32,
+}
+
+impl Extra {
+    pub(super) fn of(opened: &Opened) -> Option<Box<Self>> {
+        let (grants, plan) = (opened.settings.grants.clone(), opened.plan.clone());
+        let last_change = plan.iter().map(|planned| planned.change).max().unwrap_or_default();
+        (!grants.is_empty() || !plan.is_empty()).then(|| Box::new(Self { grants, plan, last_change }))
+    }
+}
+
+impl Durable {
+    /// What the agent was allowed for longer than once: rules.
+    pub fn grants(&self) -> &[String] {
+        self.extra.as_ref().map(|extra| extra.grants.as_slice()).unwrap_or_default()
+    }
+
+    /// Changes that wait for approval.
+    pub fn plan(&self) -> &[PlannedChange] {
+        self.extra.as_ref().map(|extra| extra.plan.as_slice()).unwrap_or_default()
+    }
+
+    /// The number of the last change that was planned.
+    pub fn last_change(&self) -> u32 {
+        self.extra.as_ref().map(|extra| extra.last_change).unwrap_or_default()
+    }
+
+    fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Rules that hold from now on.
+    pub(super) fn grant(&mut self, rules: &[String]) {
+        for rule in rules {
+            if !self.grants().contains(rule) {
+                self.extra_mut().grants.push(rule.clone());
+            }
+        }
+    }
+
+    /// A call goes into the plan; the model is told so.
+    pub(super) fn plan_change(&mut self, id: &ToolCallId, change: u32, at: u64) {
+        let Some(slot) = self.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(id)) else { return };
+        let planned = PlannedChange { change, tool_name: slot.name.clone(), args: slot.args.clone() };
+        let extra = self.extra_mut();
+        extra.last_change = extra.last_change.max(change);
+        extra.plan.push(planned);
+        self.answer(id, &queued_as(change), false, at, false);
+    }
+
+    /// A run is to carry out these changes.
+    pub(super) fn approve(&mut self, input_id: &InputId, changes: &[u32], at: u64) {
+        self.seen.insert(input_id.clone());
+        self.last_active_at = Some(at);
+        let plan = std::mem::take(&mut self.extra_mut().plan);
+        let (approved, rest) = plan.into_iter().partition(|planned| changes.contains(&planned.change));
+        self.extra_mut().plan = rest;
+        let (input_id, ask) = (input_id.clone(), Ask::Plan(approved));
+        self.pending = Some(Box::new(Pending { input_id, ask, format: None, aborting: false }));
+    }
+
+    /// Changes that are off.
+    pub(super) fn drop_changes(&mut self, changes: &[u32]) {
+        self.extra_mut().plan.retain(|planned| !changes.contains(&planned.change));
+    }
+
+    /// Nothing is planned any more.
+    pub(super) fn drop_plan(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.plan.clear();
+        }
+    }
+
+    /// Approved changes that nothing has come of go back into the plan.
+    pub(super) fn put_back_what_is_undone(&mut self) {
+        let undone = match (&mut self.run, &mut self.pending) {
+            (Some(run), _) => std::mem::take(&mut run.plan),
+            (None, Some(pending)) => match &mut pending.ask {
+                Ask::Plan(changes) => std::mem::take(changes),
+                Ask::Prompt(_) | Ask::Continue(_) => Vec::new(),
+            },
+            (None, None) => Vec::new(),
+        };
+        if !undone.is_empty() {
+            self.extra_mut().plan.splice(..0, undone);
+        }
+    }
+}
