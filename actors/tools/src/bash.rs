@@ -55,15 +55,9 @@ const DENY: [&str; 17] = [
     "> /dev/nvme*",
 ];
 
-/// Sets the limit that marks its descendants and those that bind them, then becomes the shell that runs the command.
-const WRAPPER: &str = r#"ulimit -S -x "$1" 2>/dev/null; ulimit $3 2>/dev/null; exec bash -c "$2""#;
-
-/// The same for a script of plain words, in a shell that takes nothing from its environment.
-const SCRIPT: &str = r#"ulimit -S -x "$1" 2>/dev/null; ulimit $3 2>/dev/null; exec bash --noprofile --norc -p -c "$2""#;
-
-/// The same for a program: it becomes that, and no shell reads its words.
+/// Becomes a program, whose words no shell reads.
 const DIRECT: &str = concat!(
-    r#"ulimit -S -x "$1" 2>/dev/null; ulimit $2 2>/dev/null; shift 2; case $1 in */*) ;; *) type -P -- "$1" >/dev/null || "#,
+    r#"case $1 in */*) ;; *) type -P -- "$1" >/dev/null || "#,
     r#"{ printf 'bash: line 1: %s: command not found\n' "$1" >&2; exit 127; };; esac; exec -- "$@""#
 );
 
@@ -177,10 +171,10 @@ impl Tool for Bash {
 
 /// How a command is run: what was read of a plain line, from its words; anything else as it is written.
 fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
-    let (tag, limits) = (mark.tag().to_string(), mark.limits());
     let line = match shell::read(command) {
         Reading::Opaque(_) => {
-            shell.args(["-c", WRAPPER, "bash", &tag, command, &limits]);
+            // In a shell of its own: what that says of the command's lines shows nothing else.
+            shell.arg("-c").arg(limited(mark, r#"exec bash -c "$1""#)).args(["bash", command]);
             return;
         }
         Reading::Plain(line) => line,
@@ -194,14 +188,19 @@ fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
     shell.args(["--noprofile", "--norc", "-p", "-c"]);
     match line.single() {
         Some(part) if !part.is_builtin() && part.redirects.is_empty() && !part.is_relative() => {
-            shell.args([DIRECT, "bash", &tag, &limits]).args(&part.argv);
+            shell.arg(limited(mark, DIRECT)).arg("bash").args(&part.argv);
         }
         // `exec` would tell `./program` that its name is the whole path.
         _ => {
-            shell.args([SCRIPT, "bash", &tag, &line.script(), &limits]);
+            shell.arg(limited(mark, &line.script()));
         }
     }
     shell.env("PATH", absolute(&std::env::var_os("PATH").unwrap_or_default()));
+}
+
+/// A script that first sets the limit that marks what it starts and those that bind it.
+fn limited(mark: &Mark, script: &str) -> String {
+    format!("{{ ulimit -S -x {}; ulimit {}; }} 2>/dev/null; :; {script}", mark.tag(), mark.limits())
 }
 
 /// A search path without the folders that depend on where one is: a name must not mean what lies there.
@@ -295,7 +294,7 @@ async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, Tool
     };
     if limit.is_none() {
         // It may have been ended for this, and its end seen first.
-        limit = tokio::select! { biased; over = &mut exceeded => Some(over), () = ready(()) => None };
+        limit = tokio::select! { biased; over = &mut exceeded => Some(over), () = ready(()) => process.refused() };
     }
     let unconfined = process.unconfined().map(str::to_owned);
     let status = process.kill_tree().await;
@@ -324,11 +323,16 @@ fn result(
     let note = whole.as_ref().map(Whole::note).unwrap_or_default();
     let mut text = joined(&out.text_with(&note), &err.text_with(&note));
     let ending = match (status.code(), status.signal()) {
-        (_, _) if limit.is_some() => limit.map(|limit| limit.to_string()),
         (Some(0), _) => None,
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, Some(signal)) => Some(format!("killed by signal {signal}")),
         (None, None) => Some("ended without an exit code".to_owned()),
+    };
+    let ending = match (ending, limit) {
+        (ending, None) => ending,
+        // It ended by itself.
+        (Some(ending), Some(refused @ Exceeded::Tasks(_))) => Some(format!("{ending}; {refused}")),
+        (_, Some(limit)) => Some(limit.to_string()),
     };
     if text.is_empty() {
         text.push_str("(no output)");

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 
 use crate::mark::Mark;
 use crate::proc_table;
 use crate::reap::{Group, Target, kill_group, submit};
-use crate::sandbox::{Exceeded, Started, Tier, Watched, watch};
+#[cfg(target_os = "linux")]
+use crate::sandbox::Starter;
+use crate::sandbox::{Cage, Exceeded, Started, Tier, Watched, watch};
 use crate::sweeps::{SweepGuard, Sweeps};
 
 const REAP_WAIT: Duration = Duration::from_secs(1);
@@ -37,9 +40,9 @@ pub struct Process {
     tier: Tier,
     group: Group,
     /// Dropped after the processes are gone.
+    cage: Option<Arc<Cage>>,
     #[cfg(target_os = "linux")]
-    #[allow(dead_code, reason = "its end is what matters")]
-    cage: Option<crate::sandbox::Cage>,
+    starter: Option<Starter>,
     #[cfg(target_os = "linux")]
     exit: Option<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>>,
 }
@@ -48,8 +51,8 @@ impl Process {
     /// Starts a command in its own process group, with the marks by which its descendants are found.
     ///
     /// It gets only the variables of this process that may pass (see [`passes`](crate::sandbox::passes)), and runs in
-    /// the sandbox of the agent whose tool starts it; bubblewrap gives it an empty input. A command that can set its own limit on file locks to [`Mark::tag`] should do so first; it is set from here too,
-    /// but only once the process runs.
+    /// the sandbox of the agent whose tool starts it; bubblewrap gives it an empty input. A command that can set its own limit on
+    /// file locks to [`Mark::tag`] should do so first; it is set from here too, but only once the process runs.
     pub fn spawn(mut command: Command, mark: Mark) -> io::Result<Self> {
         mark.put_on(&mut command);
         command.process_group(0).kill_on_drop(false);
@@ -67,8 +70,9 @@ impl Process {
             mark,
             tier,
             group: Group::Held,
-            #[cfg(target_os = "linux")]
             cage: started.cage,
+            #[cfg(target_os = "linux")]
+            starter: started.starter,
             #[cfg(target_os = "linux")]
             exit: None,
         };
@@ -80,7 +84,7 @@ impl Process {
 
     #[cfg(target_os = "linux")]
     fn prepare(&mut self, leader: i32) -> io::Result<()> {
-        use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, prlimit};
+        use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, prlimit};
         let Some(pid) = Pid::from_raw(leader) else { return Ok(()) };
         let maximum = getrlimit(Resource::Locks).maximum;
         // Where it is refused the other marks must do.
@@ -119,13 +123,19 @@ impl Process {
         let Mark { run, tag, confined, .. } = self.mark.clone();
         let (leader, start) = (self.leader, self.start);
         let limits = confined.map(|confined| confined.sandbox.rules.limits);
-        let watched = limits.map(|limits| watch(Watched { leader, start, tag, run, limits }));
+        let cage = self.cage.clone().filter(|cage| cage.is_sure());
+        let watched = limits.map(|limits| watch(Watched { leader, start, tag, run, limits, cage }));
         async move {
             match watched {
                 Some(watched) => watched.await,
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// What the kernel refused to it and to what it started, if anything.
+    pub fn refused(&self) -> Option<Exceeded> {
+        self.cage.as_ref()?.refused()
     }
 
     /// Its standard input, once, if it was piped.
@@ -162,20 +172,42 @@ impl Process {
 
     /// Kills the process and everything that came from it, and tells how the process itself ended.
     pub async fn kill_tree(mut self) -> io::Result<ExitStatus> {
-        // The group is not killed first: the tree below it can only be traced while its parents live.
-        let (done, swept) = oneshot::channel();
-        let guards = self.guards();
-        submit(self.target(None, guards, Some(done)));
-        // An error means that the search broke off; the wait below still holds for the process itself.
-        let _ = swept.await;
+        let is_clean = self.has_left_nothing();
+        if !is_clean {
+            // The group is not killed first: the tree below it can only be traced while its parents live.
+            let (done, swept) = oneshot::channel();
+            let guards = self.guards();
+            submit(self.target(None, guards, Some(done)));
+            // An error means that the search broke off; the wait below still holds for the process itself.
+            let _ = swept.await;
+        }
         let Some(mut child) = self.child.take() else {
             return Err(io::Error::other("the process is gone"));
         };
         // It is dead by now, unless the kernel would not let go of it.
-        match tokio::time::timeout(REAP_WAIT, child.wait()).await {
-            Ok(status) => status,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it was killed and did not end")),
+        let status = match tokio::time::timeout(REAP_WAIT, child.wait()).await {
+            Ok(status) => status?,
+            Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "it was killed and did not end")),
+        };
+        #[cfg(target_os = "linux")]
+        if let Some(starter) = self.starter.take().filter(|_| is_clean) {
+            starter.keep();
         }
+        Ok(status)
+    }
+
+    /// Whether it is over and, for certain, nothing that came from it is left, not even to be reaped.
+    fn has_left_nothing(&self) -> bool {
+        let Some(pid) = Pid::from_raw(self.leader).filter(|_| self.group == Group::Held) else { return false };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let is_over = || matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)));
+        // It itself is counted until it is reaped, and so is who started it.
+        #[cfg(target_os = "linux")]
+        let known = 1 + u64::from(self.starter.is_some());
+        #[cfg(not(target_os = "linux"))]
+        let known = 1;
+        let is_alone = |cage: &Arc<Cage>| cage.is_sure() && cage.tasks().is_some_and(|tasks| tasks <= known);
+        is_over() && self.cage.as_ref().is_some_and(is_alone)
     }
 
     fn guards(&self) -> Vec<SweepGuard> {
@@ -184,6 +216,9 @@ impl Process {
     }
 
     fn target(&self, child: Option<Child>, guards: Vec<SweepGuard>, done: Option<oneshot::Sender<()>>) -> Target {
+        if let Some(cage) = &self.cage {
+            cage.shut();
+        }
         let Mark { run, tag, confined, .. } = self.mark.clone();
         Target { leader: self.leader, group: self.group, start: self.start, run, tag, child, guards, done, confined }
     }

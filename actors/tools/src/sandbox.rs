@@ -1,7 +1,7 @@
 //! What the processes of tools are kept in.
 //!
 //! A thread can restrict itself for good, and what it starts inherits that. So every process of a tool is started by a
-//! thread of its own, which first gives up what the process is not to have, and ends when the process runs: no code
+//! thread that first gave up what the process is not to have, and starts nothing else (see `starter.rs`): no code
 //! between fork and exec, nothing that the house itself gives up.
 //!
 //! | tier | files | network | the rest |
@@ -15,7 +15,6 @@
 
 #[cfg(target_os = "linux")]
 mod bwrap;
-#[cfg(target_os = "linux")]
 mod cage;
 mod environment;
 #[cfg(target_os = "linux")]
@@ -27,6 +26,8 @@ mod places;
 mod probe;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod starter;
 mod temp;
 mod watch;
 
@@ -35,12 +36,13 @@ use std::sync::{Arc, OnceLock};
 
 use playhouse_protocol::SandboxMode;
 
-#[cfg(target_os = "linux")]
 pub(crate) use cage::Cage;
 pub(crate) use environment::passed;
 pub use environment::{NEVER_PASSED, passes};
 pub(crate) use launch::{Started, Tier, start};
 pub use probe::{Abilities, Ability, abilities};
+#[cfg(target_os = "linux")]
+pub(crate) use starter::Starter;
 pub(crate) use temp::{TempFolder, clear as clear_temp};
 pub use watch::Exceeded;
 pub(crate) use watch::{Watched, watch};

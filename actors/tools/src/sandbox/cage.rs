@@ -1,8 +1,9 @@
 //! A cap on a call's tasks that the kernel itself keeps, where it lets us have one: a control group with `pids.max`.
 //!
 //! The watch ends a call with too many processes, but a bomb can double faster than anyone looks. In a cage its forks
-//! fail instead. Root can make one where the `pids` controller is mounted; others where a group was delegated to them.
-//! Where it cannot be had, the watch and the user's own limits must do.
+//! fail instead; and where nothing can get out, the group is the list of what the call has: nobody needs to search the
+//! process table for it. Root can make one where the `pids` controller is mounted; others where a group was delegated
+//! to them. Where it cannot be had, the watch, the table and the user's own limits must do.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,8 +12,9 @@ use std::process;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::ProcessLimits;
-use super::watch::THREADS;
+use super::watch::{Exceeded, THREADS};
 use crate::mark::nonce;
+use crate::proc_table::{self, Seen};
 
 /// Tasks beyond the limit, so that the watch sees who is over it.
 const SLACK: u64 = 16;
@@ -40,6 +42,17 @@ pub(super) fn works() -> bool {
 #[derive(Debug)]
 pub(crate) struct Cage {
     folder: PathBuf,
+    most: u64,
+    hold: Hold,
+}
+
+/// Whether all that a call has is in its cage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// It was in it before it ran, and cannot write to where groups are changed.
+    Sure,
+    /// Something may have got out.
+    Unsure,
 }
 
 impl Cage {
@@ -48,23 +61,69 @@ impl Cage {
         let base = BASE.as_deref()?;
         remove_what_is_left();
         let folder = base.join(format!("{NAME}{}-{:016x}", process::id(), nonce()));
-        fs::create_dir(&folder).ok()?;
-        let cage = Self { folder };
         let most = u64::from(limits.processes).saturating_mul(THREADS).saturating_add(SLACK);
+        fs::create_dir(&folder).ok()?;
+        let cage = Self { folder, most, hold: Hold::Unsure };
         // Without the controller there is no such file, and the kernel lets none be made.
         fs::write(cage.folder.join("pids.max"), most.to_string()).ok()?;
         Some(cage)
     }
 
     /// Puts the calling thread into it, and so what it starts. Only the older kind of groups can.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    pub(super) fn enter(&self) -> io::Result<()> {
         let thread = rustix::thread::gettid().as_raw_nonzero();
         fs::OpenOptions::new().write(true).open(self.folder.join("tasks"))?.write_all(thread.to_string().as_bytes())
     }
 
+    /// Says how well it holds what was put into it.
+    pub(super) fn with(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// Whether everything that came from what was put into it is in it.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.hold == Hold::Sure
+    }
+
+    /// How many tasks there are in it, those that wait to be reaped too.
+    pub(crate) fn tasks(&self) -> Option<u64> {
+        fs::read_to_string(self.folder.join("pids.current")).ok()?.trim().parse().ok()
+    }
+
+    /// Every process in it.
+    pub(super) fn members(&self) -> Vec<Seen> {
+        let list = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        let found = list.lines().filter_map(|line| proc_table::find(line.trim().parse().ok()?));
+        // An id may be another's by now. This process is in the list too, by the thread that starts processes.
+        let me = i32::try_from(process::id()).unwrap_or_default();
+        found.filter(|seen| seen.pid != me && self.has(seen.pid)).collect()
+    }
+
+    fn has(&self, pid: i32) -> bool {
+        let name = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        groups.lines().any(|line| line.rsplit_once('/').is_some_and(|(_, last)| last == name))
+    }
+
+    /// Lets nothing more begin in it.
+    pub(crate) fn shut(&self) {
+        // Where that is refused, what is in it still cannot be more than it may.
+        let _ = fs::write(self.folder.join("pids.max"), "0");
+    }
+
+    /// What the kernel refused it, if anything. A crowd that dies of that is gone before the watch looks.
+    pub(crate) fn refused(&self) -> Option<Exceeded> {
+        let events = fs::read_to_string(self.folder.join("pids.events")).ok()?;
+        let is_refused = events.lines().any(|line| line.strip_prefix("max ").is_some_and(|times| times.trim() != "0"));
+        is_refused.then_some(Exceeded::Tasks(self.most))
+    }
+
     /// Puts a process that has just started into it, what it has started itself, and so what they start from then on.
     /// What is gone meanwhile is not missed.
-    pub(crate) fn take(&self, leader: u32) {
+    #[cfg(target_os = "linux")]
+    pub(super) fn take(&self, leader: u32) {
         let mut known = Vec::from([leader]);
         let mut next = 0;
         while let Some(process) = known.get(next).copied() {
@@ -81,11 +140,13 @@ impl Drop for Cage {
     fn drop(&mut self) {
         if fs::remove_dir(&self.folder).is_err() {
             LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(&mut self.folder));
+            super::watch::attend();
         }
     }
 }
 
-fn remove_what_is_left() {
+/// Removes groups that could not be removed when they were to be.
+pub(super) fn remove_what_is_left() {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|folder| fs::remove_dir(folder).is_err());
 }
 

@@ -30,13 +30,29 @@ pub(super) type Grants = Vec<(PathBuf, Right)>;
 
 /// What a sandbox grants: nothing of what is hidden, unless the rules name it themselves.
 pub(super) fn of(confined: &Confined) -> Grants {
-    let rules = &confined.sandbox.rules;
-    let hidden = confined.hidden();
+    let mut grants = system(confined);
+    grants.append(&mut own(confined));
+    grants
+}
+
+/// What every sandbox of a house grants.
+pub(super) fn system(confined: &Confined) -> Grants {
     let mut grants = vec![(PathBuf::from("/"), Right::List)];
     grants.extend(DEVICES.iter().map(|device| (PathBuf::from(device), Right::Device)));
+    let hidden = confined.hidden();
     for root in places::readable() {
         around(root, Right::Read, &hidden, &mut grants);
     }
+    if confined.sandbox.rules.network == Network::Granted {
+        grants.extend([(PathBuf::from("/run/nscd"), Right::Read), (PathBuf::from("/run/resolvconf"), Right::Read)]);
+    }
+    grants
+}
+
+/// What it grants besides: where its agent works, and what the rules name.
+pub(super) fn own(confined: &Confined) -> Grants {
+    let (rules, hidden) = (&confined.sandbox.rules, confined.hidden());
+    let mut grants = Grants::new();
     let cwd = places::real(&confined.cwd);
     // Who works in the whole machine is not to change the whole machine.
     let right = if cwd.parent().is_some() { Right::Write } else { Right::Read };
@@ -49,9 +65,6 @@ pub(super) fn of(confined: &Confined) -> Grants {
             let others: Vec<PathBuf> = hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
             around(&path, right, &others, &mut grants);
         }
-    }
-    if rules.network == Network::Granted {
-        grants.extend([(PathBuf::from("/run/nscd"), Right::Read), (PathBuf::from("/run/resolvconf"), Right::Read)]);
     }
     grants
 }

@@ -1,6 +1,6 @@
 //! The tier of the kernel's own: Landlock for files and signals, seccomp for the rest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
@@ -10,8 +10,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-use super::grants::{self, Right};
-use super::{Confined, Network, SandboxError, seccomp};
+use super::grants::Right;
+use super::{Network, SandboxError, seccomp};
 
 /// What must be there: without it a file that may only be read could still be emptied.
 const LEAST: ABI = ABI::V3;
@@ -26,11 +26,13 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::NET_BIND_SERVICE);
 
 /// Confines this thread and everything it starts, for good.
-pub(super) fn confine(confined: &Confined) -> Result<(), SandboxError> {
-    let network = confined.sandbox.rules.network;
+pub(super) fn confine(
+    network: Network,
+    grants: impl IntoIterator<Item = (PathBuf, Right)>,
+) -> Result<(), SandboxError> {
     let failed = |error: RulesetError| SandboxError::Failed(error.to_string());
     let mut rules = ruleset(network).map_err(failed)?;
-    for (path, right) in grants::of(confined) {
+    for (path, right) in grants {
         rules = grant(rules, &path, right)?;
     }
     rules.restrict_self().map_err(failed)?;

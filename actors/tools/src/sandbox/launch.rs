@@ -1,12 +1,16 @@
 //! Starting a process in its sandbox.
 
 use std::io;
+use std::sync::Arc;
 
 use playhouse_protocol::SandboxMode;
 use tokio::process::{Child, Command};
 
+use super::cage::Cage;
 #[cfg(target_os = "linux")]
-use super::Cage;
+use super::cage::Hold;
+#[cfg(target_os = "linux")]
+use super::starter::Starter;
 use super::{Confined, SandboxError, probe};
 
 /// What a process really runs in.
@@ -42,18 +46,25 @@ pub(crate) fn tier(mode: SandboxMode) -> Result<Tier, SandboxError> {
 pub(crate) struct Started {
     pub(crate) child: Child,
     pub(crate) tier: Tier,
+    pub(crate) cage: Option<Arc<Cage>>,
+    /// Who started it, if that one can start more.
     #[cfg(target_os = "linux")]
-    pub(crate) cage: Option<Cage>,
+    pub(crate) starter: Option<Starter>,
 }
 
 impl Started {
     /// One that nothing is kept from.
     pub(crate) fn plain(child: Child) -> Self {
+        Self::in_tier(child, Tier::Off)
+    }
+
+    fn in_tier(child: Child, tier: Tier) -> Self {
         Self {
             child,
-            tier: Tier::Off,
-            #[cfg(target_os = "linux")]
+            tier,
             cage: None,
+            #[cfg(target_os = "linux")]
+            starter: None,
         }
     }
 }
@@ -61,35 +72,34 @@ impl Started {
 /// Starts a command, from a thread that has put itself under the limits the command is to have: those are handed down.
 /// Blocks for as long as that takes; needs a runtime.
 #[cfg(target_os = "linux")]
-pub(crate) fn start(mut command: Command, confined: &Confined) -> io::Result<Started> {
+pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<Started> {
     let tier = tier(confined.sandbox.mode).map_err(io::Error::other)?;
-    let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+    if tier == Tier::Bwrap {
+        // It dies with the thread that starts it: not with one of those that come and go.
+        let child = super::bwrap::start(&command, confined).map_err(io::Error::other)??;
+        return Ok(put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Sure));
+    }
+    let starter = Starter::of(confined, &tier)?;
+    let child = starter.start(command, tokio::runtime::Handle::try_current().map_err(io::Error::other)?)?;
+    match starter.cage() {
+        None => Ok(put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Unsure)),
+        cage => Ok(Started { child, tier, cage, starter: Some(starter).filter(Starter::is_spare) }),
+    }
+}
+
+/// Puts a process into a cage that was started without. One of bubblewrap's still prepares itself, and its namespace
+/// dies with it: nothing gets out.
+#[cfg(target_os = "linux")]
+fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
     let cage = Cage::new(confined.sandbox.rules.limits);
-    let mut on_a_thread = || {
-        let _inside = runtime.enter();
-        let is_caged = cage.as_ref().is_some_and(|cage| cage.enter().is_ok());
-        if tier == Tier::Landlock {
-            super::landlock::confine(confined).map_err(io::Error::other)?;
-        }
-        command.spawn().map(|child| (child, is_caged))
-    };
-    let (child, is_caged) = match &tier {
-        // It dies with the thread that starts it.
-        Tier::Bwrap => (super::bwrap::start(&command, confined).map_err(io::Error::other)??, false),
-        Tier::Off | Tier::Absent(_) | Tier::Landlock => std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("playhouse-start".to_owned());
-            let thread = thread.spawn_scoped(scope, &mut on_a_thread)?;
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts processes panicked")))
-        })?,
-    };
-    if let (Some(cage), false, Some(leader)) = (&cage, is_caged, child.id()) {
+    if let (Some(cage), Some(leader)) = (&cage, started.child.id()) {
         cage.take(leader);
     }
-    Ok(Started { child, tier, cage })
+    Started { cage: cage.map(|cage| Arc::new(cage.with(hold))), ..started }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn start(mut command: Command, confined: &Confined) -> io::Result<Started> {
+pub(crate) fn start(mut command: Command, confined: &Arc<Confined>) -> io::Result<Started> {
     let tier = tier(confined.sandbox.mode).map_err(io::Error::other)?;
-    command.spawn().map(|child| Started { child, tier })
+    command.spawn().map(|child| Started::in_tier(child, tier))
 }

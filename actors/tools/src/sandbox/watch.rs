@@ -1,19 +1,19 @@
 //! Ends a call whose processes are too many or too big.
 //!
 //! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread looks at all
-//! calls that have run for a while, in one look through the process table for everyone, and rests ten times as long as
-//! that took, unless the machine's tasks become many meanwhile. It exists only while there is someone to look at; a call
-//! that ends soon is never looked at.
+//! calls that have run for a while. Where a cage holds a call's processes it tells their number at every glance; for the
+//! others there is one look through the process table for everyone, and a rest ten times as long as that took, unless
+//! the machine's tasks become many meanwhile. The thread exists only while there is someone to look at.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::ProcessLimits;
+use super::{Cage, ProcessLimits};
 use crate::mark::RUN_VAR;
 use crate::proc_table::{self, Killed, Life, Seen};
 use crate::reap::kill_group;
@@ -26,8 +26,8 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// How often the number of the machine's tasks is looked at meanwhile, and by how many they may grow.
 const GLANCE: Duration = Duration::from_millis(20);
 const GROWTH: u64 = 100;
-/// How many glances the thread waits for someone to look at before it goes.
-const IDLE: u32 = 100;
+/// How many glances the thread waits for someone to look at before it goes; longer than anything is kept after a call.
+const IDLE: u32 = 150;
 /// Threads for each process that a call may have.
 pub(super) const THREADS: u64 = 8;
 
@@ -38,6 +38,8 @@ pub enum Exceeded {
     Processes(u32),
     /// Threads.
     Threads(u64),
+    /// Processes and threads: the kernel let no more than this many be, and the command went on without the rest.
+    Tasks(u64),
     /// Memory, in bytes.
     Memory(u64),
     /// Nobody knows: there was no thread to look.
@@ -48,7 +50,7 @@ impl Exceeded {
     /// Its name for programs.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Processes(_) => "processes",
+            Self::Processes(_) | Self::Tasks(_) => "processes",
             Self::Threads(_) => "threads",
             Self::Memory(_) => "memory",
             Self::Unwatched => "unwatched",
@@ -61,6 +63,7 @@ impl fmt::Display for Exceeded {
         match self {
             Self::Processes(most) => write!(f, "stopped: more than {most} processes at once"),
             Self::Threads(most) => write!(f, "stopped: more than {most} threads at once"),
+            Self::Tasks(most) => write!(f, "more than {most} processes and threads at once were refused"),
             Self::Memory(most) => write!(f, "stopped: more than {} MiB of memory", most >> 20),
             Self::Unwatched => write!(f, "stopped: its processes could not be watched; try again when there are fewer"),
         }
@@ -75,6 +78,8 @@ pub(crate) struct Watched {
     pub(crate) tag: u64,
     pub(crate) run: String,
     pub(crate) limits: ProcessLimits,
+    /// What holds all of its processes for certain, if something does.
+    pub(crate) cage: Option<Arc<Cage>>,
 }
 
 /// Has a call looked at. What comes back resolves when it takes more than it may, and what it has is being killed;
@@ -121,11 +126,13 @@ fn queue() -> std::sync::MutexGuard<'static, Queue> {
 }
 
 fn enlist(entry: Entry) {
-    let before = {
-        let mut queue = queue();
-        queue.waiting.push(entry);
-        std::mem::replace(&mut queue.thread, Thread::Running)
-    };
+    queue().waiting.push(entry);
+    attend();
+}
+
+/// Sees to it that the thread is there: it also lets go what is kept for a moment after calls.
+pub(super) fn attend() {
+    let before = std::mem::replace(&mut queue().thread, Thread::Running);
     if before == Thread::Absent
         && let Err(error) = std::thread::Builder::new().name("playhouse-watch".to_owned()).spawn(serve)
     {
@@ -174,8 +181,11 @@ fn serve() {
                 return;
             }
         }
+        tidy();
+        count(&mut entries);
         let (now, tasks) = (Instant::now(), tasks());
-        let is_growing = matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
+        let is_loose = entries.iter().any(|entry| entry.watched.cage.is_none());
+        let is_growing = is_loose && matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
         let is_due = now >= next && entries.iter().any(|entry| now.duration_since(entry.since) >= EVERY);
         let _first = is_growing.then(First::go);
         newest = if is_growing { glance(&mut entries, newest) } else { proc_table::since(None, |_| {}) };
@@ -204,6 +214,31 @@ struct Taken {
     memory: u64,
 }
 
+/// Lets go what nobody uses any more.
+fn tidy() {
+    #[cfg(target_os = "linux")]
+    super::starter::let_go();
+    super::cage::remove_what_is_left();
+}
+
+/// Looks at those whose cage tells how many there are.
+fn count(entries: &mut Vec<Entry>) {
+    let over = |entry: &Entry| {
+        let (most, cage) = (entry.watched.limits.processes, entry.watched.cage.as_ref()?);
+        let tasks = cage.tasks().filter(|tasks| *tasks > u64::from(most))?;
+        if cage.members().len() > usize::try_from(most).unwrap_or(usize::MAX) {
+            return Some(Exceeded::Processes(most));
+        }
+        let threads = THREADS * u64::from(most);
+        (tasks > threads).then_some(Exceeded::Threads(threads))
+    };
+    while let Some((at, exceeded)) =
+        entries.iter().enumerate().find_map(|(at, entry)| over(entry).map(|exceeded| (at, exceeded)))
+    {
+        end(entries.swap_remove(at), exceeded);
+    }
+}
+
 /// Looks at those that began since the last glance, by their groups alone: a crowd that is still
 /// one group is ended before the whole table could be read. Tells which was the last to begin.
 fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
@@ -226,9 +261,20 @@ fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
 
 fn end(mut entry: Entry, exceeded: Exceeded) {
     tracing::warn!(run = entry.watched.run, "{exceeded}");
+    if let Some(cage) = &entry.watched.cage {
+        cage.shut();
+    }
     // First, or the end of its leader would be seen without a reason.
     let _ = entry.tell.take().map(|tell| tell.send(exceeded));
-    hunt(&mut entry);
+    // On a thread of its own: the others are to be looked at meanwhile.
+    let hunter = std::thread::Builder::new().name("playhouse-hunt".to_owned());
+    let started = hunter.spawn(move || {
+        crate::reap::hurry();
+        hunt(&mut entry);
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread for hunting processes: the sweep after the call ends them");
+    }
 }
 
 /// Looks once at everyone, and ends who takes too much.
@@ -294,14 +340,17 @@ impl Drop for First {
     }
 }
 
-/// Looks once through the table: what belongs to whom.
+/// What belongs to whom, by their cages and by one look through the table.
 fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Taken> {
-    let numbered = || entries.iter().enumerate();
+    let mut taken: Vec<Taken> = entries.iter().map(|entry| Taken::in_cage(&entry.watched)).collect();
+    if entries.iter().all(|entry| entry.watched.cage.is_some()) {
+        return taken;
+    }
+    let numbered = || entries.iter().enumerate().filter(|(_, entry)| entry.watched.cage.is_none());
     let groups: HashMap<i32, usize> = numbered().map(|(at, entry)| (entry.watched.leader, at)).collect();
     let tags: HashMap<u64, usize> = numbered().map(|(at, entry)| (entry.watched.tag, at)).collect();
     let runs: HashMap<String, usize> = numbered().map(|(at, entry)| (entry.watched.run.clone(), at)).collect();
-    let oldest = entries.iter().map(|entry| entry.watched.start).min().unwrap_or_default();
-    let mut taken: Vec<Taken> = entries.iter().map(|_| Taken::default()).collect();
+    let oldest = numbered().map(|(_, entry)| entry.watched.start).min().unwrap_or_default();
     let mut seen_strangers = HashSet::new();
     let me = rustix::process::getpid().as_raw_nonzero().get();
     proc_table::survey(|seen| {
@@ -309,9 +358,12 @@ fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Tak
             return;
         }
         let name = (seen.pid, seen.start);
-        let by_known = || entries.iter().position(|entry| entry.known.get(&seen.pid) == Some(&seen.start));
+        let find = |is_its: &dyn Fn(&Entry) -> bool| {
+            entries.iter().position(|entry| entry.watched.cage.is_none() && is_its(entry))
+        };
+        let by_known = || find(&|entry| entry.known.get(&seen.pid) == Some(&seen.start));
         let by_group = || groups.get(&seen.group).copied();
-        let by_parent = || entries.iter().position(|entry| entry.known.contains_key(&seen.parent));
+        let by_parent = || find(&|entry| entry.known.contains_key(&seen.parent));
         let by_marks = || {
             if strangers.contains(&name) {
                 return None;
@@ -349,6 +401,13 @@ fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Tak
 }
 
 impl Taken {
+    /// What a cage knows; nothing where there is none.
+    fn in_cage(watched: &Watched) -> Self {
+        let members = watched.cage.as_ref().map(|cage| cage.members()).unwrap_or_default();
+        let alive = members.into_iter().filter(|seen| seen.life == Life::Alive);
+        Self { members: alive.collect(), ..Self::default() }
+    }
+
     fn exceeds(&mut self, limits: &ProcessLimits) -> Option<Exceeded> {
         if self.members.len() > usize::try_from(limits.processes).unwrap_or(usize::MAX) {
             return Some(Exceeded::Processes(limits.processes));

@@ -1,0 +1,162 @@
+//! Threads that start processes, each confined to what its processes are to be confined to.
+//!
+//! To give up rights and to enter a cage takes longer than to start a program: the kernel waits for all processors before
+//! it moves a thread to another group. So a thread whose process has ended and left nothing is kept for a moment, and
+//! starts the next process of the same sandbox.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+
+use super::cage::{Cage, Hold};
+use super::grants::{self, Grants};
+use super::{Confined, Tier};
+
+/// For how long a thread starts processes: what was granted when it began may be another file by then.
+const FRESH: Duration = Duration::from_secs(2);
+/// How many threads there are, at work and idle, before none is kept any more.
+const MOST: usize = 16;
+
+static IDLE: Mutex<Vec<Starter>> = Mutex::new(Vec::new());
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+fn idle() -> std::sync::MutexGuard<'static, Vec<Starter>> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Job {
+    command: Command,
+    runtime: Handle,
+    reply: SyncSender<io::Result<Child>>,
+}
+
+/// A thread that starts processes in one sandbox. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    confined: Weak<Confined>,
+    /// What it was granted besides the system, and which files that were.
+    own: Vec<(PathBuf, Option<(u64, u64)>)>,
+    since: Instant,
+    cage: Option<Arc<Cage>>,
+    jobs: SyncSender<Job>,
+}
+
+impl Starter {
+    /// One for this sandbox: an idle one, or a new one.
+    pub(super) fn of(confined: &Arc<Confined>, tier: &Tier) -> io::Result<Self> {
+        let grants = if *tier == Tier::Landlock { grants::own(confined) } else { Vec::new() };
+        let own: Vec<_> = grants.iter().map(|(path, _)| (path.clone(), identity(path))).collect();
+        let known = {
+            let mut idle = idle();
+            let is_fit = |starter: &Starter| {
+                std::ptr::eq(starter.confined.as_ptr(), Arc::as_ptr(confined))
+                    && starter.is_fresh()
+                    && starter.own == own
+            };
+            let at = idle.iter().position(is_fit);
+            at.map(|at| idle.swap_remove(at))
+        };
+        known.map_or_else(|| Self::new(confined, tier, grants, own), Ok)
+    }
+
+    fn new(
+        confined: &Arc<Confined>,
+        tier: &Tier,
+        grants: Grants,
+        own: Vec<(PathBuf, Option<(u64, u64)>)>,
+    ) -> io::Result<Self> {
+        let cage = Cage::new(confined.sandbox.rules.limits);
+        let (tell, told) = sync_channel(1);
+        let (jobs, queue) = sync_channel(1);
+        let (is_landlock, network) = (*tier == Tier::Landlock, confined.sandbox.rules.network);
+        let system = if is_landlock { grants::system(confined) } else { Vec::new() };
+        let thread = std::thread::Builder::new().name("playhouse-start".to_owned());
+        // The cage goes into the thread and back: what is put into it decides how well it holds.
+        thread.spawn(move || {
+            let _counted = Counted::new();
+            let is_caged = cage.as_ref().is_some_and(|cage| cage.enter().is_ok());
+            let all = system.into_iter().chain(grants);
+            let confined = if is_landlock { super::landlock::confine(network, all) } else { Ok(()) };
+            let hold = if is_caged && is_landlock { Hold::Sure } else { Hold::Unsure };
+            let cage = cage.filter(|_| is_caged).map(|cage| Arc::new(cage.with(hold)));
+            let is_ready = confined.is_ok();
+            if tell.send(confined.map(|()| cage)).is_ok() && is_ready {
+                serve(&queue);
+            }
+        })?;
+        let panicked = |_| io::Error::other("the thread that starts processes panicked");
+        let cage = told.recv().map_err(panicked)?.map_err(io::Error::other)?;
+        Ok(Self { confined: Arc::downgrade(confined), own, since: Instant::now(), cage, jobs })
+    }
+
+    /// What holds its processes.
+    pub(super) fn cage(&self) -> Option<Arc<Cage>> {
+        self.cage.clone()
+    }
+
+    /// Starts a command. Blocks for as long as that takes.
+    pub(super) fn start(&self, command: Command, runtime: Handle) -> io::Result<Child> {
+        let (reply, replied) = sync_channel(1);
+        let gone = || io::Error::other("the thread that starts processes is gone");
+        self.jobs.send(Job { command, runtime, reply }).map_err(|_| gone())?;
+        replied.recv().map_err(|_| gone())?
+    }
+
+    /// Whether it may be kept after its process.
+    pub(super) fn is_spare(&self) -> bool {
+        self.cage.as_ref().is_some_and(|cage| cage.is_sure()) && THREADS.load(Ordering::Relaxed) <= MOST
+    }
+
+    /// Keeps it for the next process: its last one has left nothing.
+    pub(crate) fn keep(self) {
+        let has_refused = self.cage.as_ref().is_some_and(|cage| cage.refused().is_some());
+        if self.is_fresh() && !has_refused {
+            idle().push(self);
+            super::watch::attend();
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.since.elapsed() < FRESH
+    }
+}
+
+/// Lets those go that are too old to be used, or whose sandbox nobody has any more.
+pub(super) fn let_go() {
+    let old: Vec<Starter> = idle().extract_if(.., |old| !old.is_fresh() || old.confined.strong_count() == 0).collect();
+    drop(old);
+}
+
+fn identity(path: &PathBuf) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+fn serve(queue: &Receiver<Job>) {
+    while let Ok(Job { mut command, runtime, reply }) = queue.recv() {
+        let _inside = runtime.enter();
+        let _ = reply.send(command.spawn());
+    }
+}
+
+/// A thread is counted for as long as it lives.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        THREADS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
