@@ -1,17 +1,19 @@
 //! What a tool call costs through the whole pipeline, beside the operation itself.
 //!
 //! A scripted model calls one tool, at durability `os`: each call is vetted, journaled, run by an executor, and its result
-//! journaled. Two runs have the same number of turns and differ only in the calls per turn, 1 and 20, so the difference
-//! between them is that of the calls, without the model, the turns and the start.
+//! journaled. What is measured is the time from the end of a response to the next question to the model. Turns differ
+//! only in their calls, 1 and 20, so the difference between the two medians is that of the calls, without the model and
+//! the turn. Agents have few turns: what a long conversation costs is measured elsewhere.
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use playhouse::prelude::*;
-use playhouse::protocol::ToolExecutionStrategy;
+use playhouse::protocol::{ProviderError, StreamConfig, ToolExecutionStrategy};
+use playhouse::provider::StreamSink;
 use playhouse::tools::default_tools;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,6 +24,8 @@ use crate::meter::Used;
 
 /// How many calls more a turn of the longer run has.
 const MORE: usize = 19;
+/// How many turns an agent has.
+const TURNS: usize = 3;
 /// Files in the tree that is searched.
 const FILES: usize = 1_000;
 /// What is searched for; one line in fifty files has it.
@@ -80,8 +84,12 @@ pub async fn measure(operation: Operation, turns: usize) -> Result<Used, Error> 
         tokio::time::sleep(Duration::from_millis(2_100)).await;
     }
     let by_hand = stage.by_hand(turns.max(2)).await?;
-    let (few, many) = (stage.run(turns, 1).await?, stage.run(turns, 1 + MORE).await?);
-    let wall = many.saturating_sub(few).as_secs_f64() / (turns * MORE) as f64;
+    let (mut few, mut many) = (Vec::new(), Vec::new());
+    for _ in 0..turns.div_ceil(TURNS) {
+        few.extend(stage.run(TURNS, 1).await?);
+        many.extend(stage.run(TURNS, 1 + MORE).await?);
+    }
+    let wall = median(&mut many).saturating_sub(median(&mut few)).as_secs_f64() / MORE as f64;
     stage.house.shutdown(Duration::from_secs(1)).await;
     Ok(Used { cpu: by_hand, wall, ..Used::default() })
 }
@@ -108,8 +116,8 @@ impl Stage {
         Ok(Self { operation, house, folder, _data: data })
     }
 
-    /// One run of an agent of its own; gives the time from prompt to answer.
-    async fn run(&self, turns: usize, calls: usize) -> Result<Duration, Error> {
+    /// One run of an agent of its own; gives the time of each turn between response and next question.
+    async fn run(&self, turns: usize, calls: usize) -> Result<Vec<Duration>, Error> {
         if self.operation == Operation::Edit {
             std::fs::write(self.folder.path().join("file.txt"), format!("count: 0\n{}", lines(1_000)))?;
         }
@@ -120,14 +128,14 @@ impl Stage {
         }
         script.push(json!({"text": "done"}));
         let script = Scripted::from_json(&json!({"turns": script}).to_string())?;
+        let pauses: Arc<Mutex<Vec<Duration>>> = Arc::default();
+        let script = Timed { script, answered: Mutex::default(), pauses: pauses.clone() };
         let mut tools = default_tools();
         tools.push(Arc::new(Nothing));
         let agent = self.house.agent().provider_override(script).tools(tools).permission(PermissionMode::Yolo);
         let agent = agent.tool_execution(self.operation.strategy()).limits(ExecutionLimits::none());
         let agent = agent.durability(Durability::Os).cwd(self.folder.path()).spawn().await?;
-        let started = Instant::now();
         let report = agent.prompt("go").await?;
-        let took = started.elapsed();
         let failed = report.messages.iter().find_map(|message| match message.llm()? {
             message @ Message::ToolResult { is_error: true, .. } => Some(message.text()),
             _ => None,
@@ -146,7 +154,7 @@ impl Stage {
             }
         }
         self.house.dismiss(agent.id()).await;
-        Ok(took)
+        Ok(std::mem::take(&mut pauses.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn call(&self, number: usize) -> Value {
@@ -166,8 +174,9 @@ impl Stage {
     /// The seconds of the operation itself, as a program would do it that does nothing else.
     async fn by_hand(&self, times: usize) -> Result<f64, Error> {
         let path = self.folder.path().join("file.txt");
-        let started = Instant::now();
+        let mut all = Vec::new();
         for number in 0..times {
+            let started = Instant::now();
             match self.operation {
                 Operation::Nothing => return Ok(0.0),
                 Operation::ReadSmall | Operation::ReadLarge => {
@@ -197,9 +206,39 @@ impl Stage {
                     command.output().await?;
                 }
             }
+            all.push(started.elapsed());
         }
-        Ok(started.elapsed().as_secs_f64() / times as f64)
+        Ok(median(&mut all).as_secs_f64())
     }
+}
+
+/// A model that is not measured: it notes when it has answered and when it is asked again.
+struct Timed {
+    script: Scripted,
+    answered: Mutex<Option<Instant>>,
+    pauses: Arc<Mutex<Vec<Duration>>>,
+}
+
+#[async_trait]
+impl StreamProvider for Timed {
+    fn provider_id(&self) -> &str {
+        self.script.provider_id()
+    }
+
+    async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+        let asked = Instant::now();
+        if let Some(answered) = self.answered.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.pauses.lock().unwrap_or_else(PoisonError::into_inner).push(asked.duration_since(answered));
+        }
+        let message = self.script.stream(config, tx).await?;
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        Ok(message)
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 /// So many bytes in lines of fifty.

@@ -193,7 +193,7 @@ fn as_json(step: &Step) -> String {
         fields.insert("tool_call_id".to_owned(), json!(call.id));
         fields.insert("tool_name".to_owned(), json!(call.tool));
         fields.insert("arguments".to_owned(), json!(call.arguments));
-        fields.insert("arguments_sha256".to_owned(), json!(call.arguments_sha256));
+        fields.insert("arguments_hash".to_owned(), json!(call.arguments_hash));
     }
     format!("{value}\n")
 }

@@ -65,7 +65,7 @@ pub struct Call {
     /// The beginning of its arguments.
     pub arguments: Option<String>,
     /// The SHA-256 of its arguments as compact JSON.
-    pub arguments_sha256: Option<BlobName>,
+    pub arguments_hash: Option<BlobName>,
 }
 
 /// The decisions and effects of a journal, in order.
@@ -95,7 +95,7 @@ fn remember(message: &AgentMessage, calls: &mut HashMap<ToolCallId, Call>) {
         let call = Call {
             id: id.clone(),
             tool: Some(tool.to_owned()),
-            arguments_sha256: Some(BlobName::of(arguments.as_bytes())),
+            arguments_hash: Some(BlobName::of(arguments.as_bytes())),
             arguments: Some(cut(&one_line(&arguments), SHOWN)),
         };
         calls.insert(id.clone(), call);
@@ -103,7 +103,7 @@ fn remember(message: &AgentMessage, calls: &mut HashMap<ToolCallId, Call>) {
 }
 
 fn unasked(id: &ToolCallId) -> Call {
-    Call { id: id.clone(), tool: None, arguments: None, arguments_sha256: None }
+    Call { id: id.clone(), tool: None, arguments: None, arguments_hash: None }
 }
 
 /// What an entry says.

@@ -186,8 +186,8 @@ fn what_was_decided_and_done_is_shown_in_order() {
         (&started["detail"], &started["arguments"]),
         (&json!("read; read-only, by mode ask"), &json!("{\"path\":\".\"}"))
     );
-    let digest = "4ae486c3a48f8dc732af672b138b438a1d96960304cc334d46bbc2687d169cbb";
-    assert_eq!(started["arguments_sha256"], digest);
+    let digest = "2eafb1f1c7336630d0a5f0493d05bbc7bcc40382c36408e5f4b53825106d02bc";
+    assert_eq!(started["arguments_hash"], digest);
 
     let done = desk.run(&["audit", "show", &session]);
     let lines: Vec<&str> = done.out.lines().collect();

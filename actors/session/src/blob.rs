@@ -1,7 +1,7 @@
 //! Long strings of an entry, kept outside of its line: how they are taken out and put back.
 //!
 //! Pure, and done on the entry's JSON as text, so that everything else of it stays as it is, byte for byte. In a record
-//! marked `"blobs":true` the object `{"$blob":"<sha-256 in hex>","bytes":n}` stands for a string. A key of the entry's
+//! marked `"blobs":true` the object `{"$blob":"<BLAKE3 in hex>","bytes":n}` stands for a string. A key of the entry's
 //! own data that could be mistaken for it (`$blob`, `$$blob`, …) has one `$` more in such a record, and loses it when
 //! it is read. Records without the mark are never looked at: nothing in them means anything but itself.
 
@@ -17,7 +17,8 @@ pub const INLINE_LIMIT: usize = 64 * 1024;
 
 const KEY: &str = "$blob";
 
-/// A blob's name: the SHA-256 of its bytes in 64 hex digits, and so a safe name for a file.
+/// A blob's name: the BLAKE3 hash of its bytes in 64 hex digits, and so a safe name for a file. Older builds took their
+/// SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct BlobName(String);
@@ -25,13 +26,13 @@ pub struct BlobName(String);
 impl BlobName {
     /// The name of this content.
     pub fn of(content: &[u8]) -> Self {
-        let mut name = String::with_capacity(64);
-        for byte in Sha256::digest(content) {
-            for digit in [byte >> 4, byte & 0xf] {
-                name.extend(char::from_digit(digit.into(), 16));
-            }
-        }
-        Self(name)
+        Self(blake3::hash(content).to_hex().to_string())
+    }
+
+    /// Whether it is the name of this content.
+    pub fn is_of(&self, content: &[u8]) -> bool {
+        let older = || Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        *self == Self::of(content) || self.0 == older()
     }
 
     /// As text.
@@ -146,8 +147,11 @@ pub(crate) fn extract<E>(json: &[u8], put: impl FnMut(&str) -> Result<BlobRef, E
     if json.len() <= INLINE_LIMIT {
         return Ok(None);
     }
-    // What was written as JSON is text.
-    extract_over(INLINE_LIMIT, &String::from_utf8_lossy(json), put)
+    match std::str::from_utf8(json) {
+        Ok(json) => extract_over(INLINE_LIMIT, json, put),
+        // What was written as JSON is text.
+        Err(_) => Ok(None),
+    }
 }
 
 fn extract_over<E>(
@@ -261,9 +265,9 @@ fn is_reserved(key: &str) -> bool {
 
 /// What a string literal means; borrowed if it has no escapes.
 fn unescaped(literal: &str) -> Option<Cow<'_, str>> {
-    match serde_json::from_str::<&str>(literal) {
-        Ok(content) => Some(Cow::Borrowed(content)),
-        Err(_) => serde_json::from_str::<String>(literal).ok().map(Cow::Owned),
+    match memchr::memchr(b'\\', literal.as_bytes()) {
+        None => literal.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed),
+        Some(_) => serde_json::from_str::<String>(literal).ok().map(Cow::Owned),
     }
 }
 
@@ -343,10 +347,18 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_content_s_sha_256() {
+    fn names_that_older_builds_gave_still_hold() {
+        let older = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad".to_owned();
+        let older = BlobName::try_from(older).unwrap();
+        assert!(older.is_of(b"abc") && !older.is_of(b"abd"));
+        assert!(BlobName::of(b"abc").is_of(b"abc") && !BlobName::of(b"abc").is_of(b"abd"));
+    }
+
+    #[test]
+    fn a_name_is_the_content_s_hash() {
         let name = BlobName::of(b"abc");
-        assert_eq!(name.as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!(name.short(), "ba7816bf");
+        assert_eq!(name.as_str(), "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85");
+        assert_eq!(name.short(), "6437b3ac");
         for bad in ["", "../../etc/passwd", &"A".repeat(64), &"a".repeat(63), &"a".repeat(65), &"ä".repeat(32)] {
             assert!(BlobName::try_from(bad.to_owned()).is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Blobs as files: `<id>.blobs/<sha-256>` beside the journal, and which of them may not be on the disk yet.
+//! Blobs as files: `<id>.blobs/<name>` beside the journal, and which of them may not be on the disk yet.
 //!
 //! A blob is written under a draft name and renamed, before the record that names it is written. Before a flush of the
 //! journal, every blob that its records name and that may not be on the disk is flushed, and the names with it: no
@@ -332,7 +332,7 @@ impl BlobFiles {
                 let length = usize::try_from(found).unwrap_or(usize::MAX);
                 content.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
                 file.take(found).read_to_end(&mut content)?;
-                if BlobName::of(&content) != blob.name {
+                if !blob.name.is_of(&content) {
                     return Ok(Err(BlobProblem::Altered));
                 }
                 Ok(String::from_utf8(content).map_err(|_| BlobProblem::Altered))

@@ -121,9 +121,9 @@ pub(crate) fn to_json(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodabl
     let start = out.len();
     serde_json::to_writer(&mut *out, entry).map_err(|e| Unencodable::NoJson(e.to_string()))?;
     let json = out.get(start..).unwrap_or_default();
-    // Nothing nests deeper than it has brackets, and those are counted many at a time.
-    let brackets = json.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
-    match brackets > MAX_DEPTH && depth(json) > MAX_DEPTH {
+    // Nothing nests deeper than it has brackets, and those are found many bytes at a time.
+    let has_many = memchr::memchr2_iter(b'{', b'[', json).nth(MAX_DEPTH).is_some();
+    match has_many && depth(json) > MAX_DEPTH {
         true => Err(Unencodable::TooDeep),
         false => Ok(()),
     }

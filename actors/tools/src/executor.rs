@@ -31,7 +31,9 @@ use std::time::{Duration, Instant};
 use playhouse_protocol::{
     Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, DerivedActorRef, SupervisionEvent};
+use ractor::{
+    Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorRuntime, DerivedActorRef, SupervisionEvent,
+};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
@@ -48,6 +50,9 @@ use crate::toolset::{ToolSet, panic_text};
 pub const GRACE: Duration = Duration::from_millis(200);
 /// How long dropping may take before a tool that blocks its thread is given up.
 pub const ABANDON: Duration = Duration::from_millis(1_000);
+
+/// A deadline that never comes.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 static ABANDONED: AtomicU64 = AtomicU64::new(0);
 
@@ -138,6 +143,8 @@ pub struct Internal(Note);
 enum Note {
     /// A lane has something to show, or its last report has been taken.
     Ready(ActorId, Lane),
+    /// The earliest deadline has come.
+    Due,
     /// A run's timer is over.
     Elapsed(ActorId, Wait),
     /// A run's processes are dead.
@@ -152,6 +159,8 @@ pub struct ExecutorState {
     confined: Arc<Confined>,
     runs: HashMap<ActorId, Running>,
     by_call: HashMap<ToolCallId, ActorId>,
+    /// The earliest deadline, and what tells of it. One for all: most calls are over long before.
+    clock: Option<(tokio::time::Instant, Timer)>,
 }
 
 struct Running {
@@ -159,12 +168,13 @@ struct Running {
     cell: ActorCell,
     started: Instant,
     timeout: Duration,
+    deadline: tokio::time::Instant,
     phase: Phase,
     cancel: Cancel,
     outbox: Arc<Outbox>,
     sweeps: Sweeps,
-    /// The deadline, the end of the grace, or the wait for the sweep: whatever the phase waits for.
-    timer: Timer,
+    /// The end of the grace, of the drop, or of the sweep: whatever the phase waits for, but the deadline.
+    timer: Option<Timer>,
 }
 
 impl std::fmt::Debug for Running {
@@ -189,7 +199,6 @@ enum Phase {
 /// What a timer was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    Deadline,
     Grace,
     Drop,
 }
@@ -201,6 +210,7 @@ enum Why {
 }
 
 /// A task that dies with its owner.
+#[derive(Debug)]
 struct Timer(AbortHandle);
 
 impl Timer {
@@ -240,7 +250,7 @@ impl Actor for Executor {
     ) -> Result<ExecutorState, ActorProcessingErr> {
         let house: Arc<str> = Arc::from(args.house_marker.as_str());
         let confined = Arc::new(Confined::new(args.sandbox.clone(), args.cwd.clone(), house.clone()));
-        Ok(ExecutorState { args, house, confined, runs: HashMap::new(), by_call: HashMap::new() })
+        Ok(ExecutorState { args, house, confined, runs: HashMap::new(), by_call: HashMap::new(), clock: None })
     }
 
     async fn handle(
@@ -251,7 +261,7 @@ impl Actor for Executor {
     ) -> Result<(), ActorProcessingErr> {
         playhouse_supervision::chaos::strike("executor", message.name());
         match message {
-            ExecutorMsg::Run { job } => Box::pin(state.run(&myself, job)).await,
+            ExecutorMsg::Run { job } => state.run(&myself, job),
             ExecutorMsg::Cancel { call } => {
                 if let Some(run) = state.by_call.get(&call).copied() {
                     state.stop(&myself, run, Why::Cancelled);
@@ -262,6 +272,7 @@ impl Actor for Executor {
                 all.into_iter().for_each(|run| state.stop(&myself, run, Why::Cancelled));
             }
             ExecutorMsg::Internal(Internal(Note::Ready(run, lane))) => state.show(&myself, run, lane),
+            ExecutorMsg::Internal(Internal(Note::Due)) => state.due(&myself),
             ExecutorMsg::Internal(Internal(Note::Elapsed(run, wait))) => state.elapsed(&myself, run, wait),
             ExecutorMsg::Internal(Internal(Note::Swept(run))) => state.finish(run),
         }
@@ -291,7 +302,7 @@ impl Actor for Executor {
 }
 
 impl ExecutorState {
-    async fn run(&mut self, myself: &ActorRef<ExecutorMsg>, job: ToolJob) {
+    fn run(&mut self, myself: &ActorRef<ExecutorMsg>, job: ToolJob) {
         if self.by_call.contains_key(&job.call) {
             tracing::warn!(call = %job.call, "a call that is running was to be run again");
             return;
@@ -305,8 +316,9 @@ impl ExecutorState {
             Err(panic) => return self.report(job.call, Err(ToolError::Panicked(panic_text(panic))), started),
         };
         let call = job.call.clone();
-        match self.start(myself, job, tool, started, timeout).await {
+        match self.start(myself, job, tool, started, timeout) {
             Ok(run) => {
+                self.wind(myself, run.deadline);
                 self.by_call.insert(call, run.cell.get_id());
                 self.runs.insert(run.cell.get_id(), run);
             }
@@ -316,7 +328,7 @@ impl ExecutorState {
         }
     }
 
-    async fn start(
+    fn start(
         &self,
         myself: &ActorRef<ExecutorMsg>,
         job: ToolJob,
@@ -355,13 +367,41 @@ impl ExecutorState {
         };
         let room = self.args.output.clone();
         let job = RunJob { tool, args: job.args, ctx, scope, room };
-        let (run, _) = ToolRun::spawn_linked(None, ToolRun, job, myself.get_cell()).await?;
+        let (run, _) = ActorRuntime::spawn_linked_instant(None, ToolRun, job, myself.get_cell())?;
         let cell = run.get_cell();
         // Nothing of the tool runs before `Start`, so nobody wakes the outbox before this.
         let _ = id.set(cell.get_id());
-        let timer = Timer::after(timeout, myself, cell.get_id(), Wait::Deadline);
+        let now = tokio::time::Instant::now();
+        let deadline = now.checked_add(timeout).unwrap_or(now + LONGEST);
         run.send_message(RunMsg::Start).map_err(|error| error.to_string())?;
-        Ok(Running { call, cell, started, timeout, phase: Phase::Working, cancel, outbox, sweeps, timer })
+        let phase = Phase::Working;
+        Ok(Running { call, cell, started, timeout, deadline, phase, cancel, outbox, sweeps, timer: None })
+    }
+
+    /// Sees to it that a deadline is noticed.
+    fn wind(&mut self, myself: &ActorRef<ExecutorMsg>, deadline: tokio::time::Instant) {
+        if self.clock.as_ref().is_some_and(|(earliest, _)| *earliest <= deadline) {
+            return;
+        }
+        let executor = myself.clone();
+        let timer = Timer::start(async move {
+            tokio::time::sleep_until(deadline).await;
+            tell(&executor, Note::Due);
+        });
+        self.clock = Some((deadline, timer));
+    }
+
+    /// Stops what has had its time, and waits for the next.
+    fn due(&mut self, myself: &ActorRef<ExecutorMsg>) {
+        self.clock = None;
+        let now = tokio::time::Instant::now();
+        let working = |run: &Running| matches!(run.phase, Phase::Working);
+        let late = |(id, run): (&ActorId, &Running)| (working(run) && run.deadline <= now).then_some(*id);
+        let late: Vec<ActorId> = self.runs.iter().filter_map(late).collect();
+        late.into_iter().for_each(|run| self.stop(myself, run, Why::TimedOut));
+        if let Some(next) = self.runs.values().filter(|run| working(run)).map(|run| run.deadline).min() {
+            self.wind(myself, next);
+        }
     }
 
     /// Asks a run to end; the first reason counts.
@@ -370,7 +410,7 @@ impl ExecutorState {
         match run.phase {
             Phase::Working => {
                 run.phase = Phase::Stopping(why);
-                run.timer = Timer::after(GRACE, myself, id, Wait::Grace);
+                run.timer = Some(Timer::after(GRACE, myself, id, Wait::Grace));
                 run.cancel.cancel();
             }
             Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_) => {}
@@ -380,10 +420,9 @@ impl ExecutorState {
     fn elapsed(&mut self, myself: &ActorRef<ExecutorMsg>, id: ActorId, wait: Wait) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match (&run.phase, wait) {
-            (Phase::Working, Wait::Deadline) => self.stop(myself, id, Why::TimedOut),
             (Phase::Stopping(why), Wait::Grace) => {
                 run.phase = Phase::Killed(*why);
-                run.timer = Timer::after(ABANDON, myself, id, Wait::Drop);
+                run.timer = Some(Timer::after(ABANDON, myself, id, Wait::Drop));
                 run.cell.kill();
             }
             (Phase::Killed(why), Wait::Drop) => {
@@ -393,10 +432,8 @@ impl ExecutorState {
                 self.finish(id);
             }
             // A timer that was replaced while its message was on the way.
-            (
-                Phase::Working | Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_),
-                Wait::Deadline | Wait::Grace | Wait::Drop,
-            ) => {}
+            (Phase::Working | Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_), Wait::Grace | Wait::Drop) => {
+            }
         }
     }
 
@@ -417,10 +454,10 @@ impl ExecutorState {
             return self.finish(id);
         }
         let (sweeps, executor) = (run.sweeps.clone(), myself.clone());
-        run.timer = Timer::start(async move {
+        run.timer = Some(Timer::start(async move {
             sweeps.settled().await;
             tell(&executor, Note::Swept(id));
-        });
+        }));
     }
 
     /// Tells the agent that a run is over: first what it still had to show.

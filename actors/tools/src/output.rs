@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use playhouse_protocol::{ToolCallId, ToolError};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat, unlinkat};
-use sha2::{Digest, Sha256};
 
 use crate::passing::Passing;
 
@@ -215,8 +214,7 @@ fn name_of(call: &ToolCallId) -> String {
     if is_name(call.as_str()) {
         return call.as_str().to_owned();
     }
-    let hash = Sha256::digest(call.as_str().as_bytes());
-    hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect()
+    blake3::hash(call.as_str().as_bytes()).to_hex().chars().take(24).collect()
 }
 
 #[cfg(test)]

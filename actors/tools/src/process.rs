@@ -1,10 +1,13 @@
 //! A process of a tool, which never outlives its owner, nor does anything it started.
 
+use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use rustix::fs::Access;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
@@ -236,9 +239,13 @@ impl Drop for Process {
     }
 }
 
-/// A command with no input and both outputs piped.
+/// A command with no input and both outputs piped. The program is looked for here: only one that is named by its path is
+/// started without a copy of this process, however large that is.
 pub(crate) fn quiet(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(program));
+    let found = places.into_iter().find(|place| rustix::fs::access(place, Access::EXEC_OK).is_ok() && place.is_file());
+    let mut command = Command::new(found.as_deref().map_or(OsStr::new(program), Path::as_os_str));
+    command.arg0(program).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use blake3::Hasher;
 use playhouse_protocol::{Cancel, Content, EffectClass, SessionId, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::beneath::{FileKey, Root, open_regular};
 use crate::cache;
@@ -190,7 +190,7 @@ fn told(asked: &Asked, all: &[u8], part: Part) -> Result<Told, ToolError> {
             if chosen.len() > MAX_TEXT {
                 return Err(too_long(asked));
             }
-            Ok(text(chosen))
+            Ok(text(Cow::Borrowed(chosen)))
         }
     }
 }
@@ -208,16 +208,16 @@ fn large(
     if image_type.is_none() && memchr::memchr(0, start.get(..SNIFF as usize).unwrap_or(&start)).is_some() {
         return Err(is_binary(asked));
     }
-    let hash = (marks.bytes() <= MAX_HASHED || image_type.is_some()).then(Sha256::new);
-    let mut pieces = Pieces { file, start, cancel, hash, count: 0 };
+    let hash = (marks.bytes() <= MAX_HASHED || image_type.is_some()).then(Hasher::new);
+    let mut pieces = Pieces { file, start, cancel, hash };
     let told = match image_type {
         Some(mime_type) => {
             image(&pieces.up_to(MAX_IMAGE).map_err(|stop| stop.error(asked, too_large_image))?, mime_type)
         }
-        None => text(&pieces.part(part).map_err(|stop| stop.error(asked, too_long))?),
+        None => text(Cow::Owned(pieces.part(part).map_err(|stop| stop.error(asked, too_long))?)),
     };
     let version = match pieces.hash {
-        Some(hash) => Version::hashed(pieces.count, hash),
+        Some(hash) => Version::hashed(&hash),
         None => marks,
     };
     Ok((told, version))
@@ -232,8 +232,8 @@ fn read_output(
     cancel: &Cancel,
 ) -> Result<ToolResult, ToolError> {
     let file = room.and_then(|room| room.open(name).ok()).ok_or_else(|| output::unknown(&asked.shown))?;
-    let mut pieces = Pieces { file, start: Vec::new(), cancel, hash: None, count: 0 };
-    let (content, details) = text(&pieces.part(part).map_err(|stop| stop.error(asked, too_long))?);
+    let mut pieces = Pieces { file, start: Vec::new(), cancel, hash: None };
+    let (content, details) = text(Cow::Owned(pieces.part(part).map_err(|stop| stop.error(asked, too_long))?));
     Ok(ToolResult { content: vec![content], details, child_loop_id: None })
 }
 
@@ -242,10 +242,13 @@ fn image(bytes: &[u8], mime_type: &str) -> Told {
     (content, json!({"bytes": bytes.len()}))
 }
 
-fn text(chosen: &[u8]) -> Told {
-    let text = String::from_utf8_lossy(chosen);
-    let details = json!({"bytes": chosen.len(), "lossy": matches!(text, Cow::Owned(_))});
-    (Content::text(text), details)
+fn text(chosen: Cow<'_, [u8]>) -> Told {
+    let bytes = chosen.len();
+    let (text, lossy) = match String::from_utf8(chosen.into_owned()) {
+        Ok(text) => (text, false),
+        Err(other) => (String::from_utf8_lossy(other.as_bytes()).into_owned(), true),
+    };
+    (Content::text(text), json!({"bytes": bytes, "lossy": lossy}))
 }
 
 impl Part {
@@ -323,8 +326,7 @@ struct Pieces<'a> {
     start: Vec<u8>,
     cancel: &'a Cancel,
     /// Of all that is read; with it, reading goes on to the end.
-    hash: Option<Sha256>,
-    count: u64,
+    hash: Option<Hasher>,
 }
 
 impl Pieces<'_> {
@@ -340,7 +342,6 @@ impl Pieces<'_> {
             let piece = buffer.get(..count).unwrap_or_default();
             if let Some(hash) = &mut self.hash {
                 hash.update(piece);
-                self.count += piece.len() as u64;
             }
             if let More::Wanted = more {
                 more = take(piece)?;
@@ -384,6 +385,13 @@ impl Pieces<'_> {
         let mut line = 1_u64;
         let mut chosen = Vec::new();
         self.each(|piece| {
+            if line >= first && end.is_none() {
+                if chosen.len() + piece.len() > MAX_TEXT {
+                    return Err(Stop::TooLarge);
+                }
+                chosen.extend_from_slice(piece);
+                return Ok(More::Wanted);
+            }
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
                 if end.is_some_and(|end| line >= end) {
                     return Ok(More::Enough);

@@ -9,9 +9,9 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use blake3::{Hash, Hasher};
 use playhouse_protocol::SessionId;
 use rustix::fs::fstat;
-use sha2::{Digest, Sha256};
 
 use crate::beneath::FileKey;
 
@@ -28,8 +28,8 @@ pub(crate) enum Version {
     Content {
         /// Its size.
         bytes: u64,
-        /// Its SHA-256.
-        sha256: [u8; 32],
+        /// Its BLAKE3 hash.
+        hash: Hash,
     },
     /// The marks that the file system changes with it.
     Marks {
@@ -45,12 +45,12 @@ pub(crate) enum Version {
 impl Version {
     /// That of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self::hashed(bytes.len() as u64, Sha256::new_with_prefix(bytes))
+        Self::Content { bytes: bytes.len() as u64, hash: blake3::hash(bytes) }
     }
 
     /// That of the bytes a hash has seen.
-    pub(crate) fn hashed(bytes: u64, hash: Sha256) -> Self {
-        Self::Content { bytes, sha256: hash.finalize().into() }
+    pub(crate) fn hashed(hasher: &Hasher) -> Self {
+        Self::Content { bytes: hasher.count(), hash: hasher.finalize() }
     }
 
     /// That of a file which is too large to be told by its content.
@@ -80,9 +80,9 @@ impl Version {
                 if file.metadata()?.len() != *bytes {
                     return Ok(false);
                 }
-                let mut hash = Sha256::new();
-                let count = io::copy(&mut io::Read::take(file, bytes.saturating_add(1)), &mut HashInto(&mut hash))?;
-                Ok(Self::hashed(count, hash) == *self)
+                let mut hasher = Hasher::new();
+                hasher.update_reader(io::Read::take(file, bytes.saturating_add(1)))?;
+                Ok(Self::hashed(&hasher) == *self)
             }
             Self::Marks { .. } => Ok(Self::marks(file)? == *self),
         }
@@ -92,27 +92,11 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Content { sha256, .. } => {
-                f.write_str("sha256:")?;
-                sha256.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
+            Self::Content { hash, .. } => write!(f, "blake3:{hash}"),
             Self::Marks { inode, bytes, times: [written, changed] } => {
                 write!(f, "marks:{inode:x}-{bytes:x}-{written:x}-{changed:x}")
             }
         }
-    }
-}
-
-struct HashInto<'a>(&'a mut Sha256);
-
-impl io::Write for HashInto<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -61,8 +61,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-const VERSION_OF_X: &str = "sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
-const VERSION_OF_NOTHING: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const VERSION_OF_X: &str = "blake3:3ae7d805f6789a6402acb70ad4096a85a56bf6804eaf25c0493ac697548d30b5";
+const VERSION_OF_NOTHING: &str = "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
 
 #[tokio::test]
 async fn a_file_is_made_with_its_folders_and_replaced_by_who_knows_it() {
@@ -146,7 +146,7 @@ async fn edits_are_made_together_and_the_diff_is_in_the_details() {
     let path = folder.path().join("a.txt");
     fs::write(&path, "one\ntwo\nthree").unwrap();
     let answer = edit(&mut bench, "a.txt", &[("three", "3"), ("one\n", "")]).await;
-    let version = "sha256:4e10d6ccb409fe83afcdcd62d0b0057de4603cda010a31132ef3c7275f541972";
+    let version = "blake3:1a2a3663a5f2d79482dd99bc2fbfd2fe5ed2361ce1d9f6cfd2fcf43f99af2083";
     let diff = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n-one\n two\n-three\n\\ No newline at end of file\n+3\n\\ No newline \
                 at end of file\n";
     let details = json!({"edits": 2, "bytes": 5, "version": version, "diff": diff, "truncated": false});

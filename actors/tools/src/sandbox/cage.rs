@@ -121,18 +121,22 @@ impl Cage {
     }
 
     /// Puts a process that has just started into it, what it has started itself, and so what they start from then on.
-    /// What is gone meanwhile is not missed.
+    /// What is gone meanwhile is not missed. Tells whether the process itself is in it.
     #[cfg(target_os = "linux")]
-    pub(super) fn take(&self, leader: u32) {
+    pub(super) fn take(&self, leader: u32) -> bool {
+        let put = |process: u32| fs::write(self.folder.join("cgroup.procs"), process.to_string());
+        if put(leader).is_err() {
+            return false;
+        }
         let mut known = Vec::from([leader]);
         let mut next = 0;
         while let Some(process) = known.get(next).copied() {
             next += 1;
-            let _ = fs::write(self.folder.join("cgroup.procs"), process.to_string());
-            let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-            let children = children.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
-            known.extend(children.filter(|child| *child != leader).take(MOST_TAKEN.saturating_sub(next)));
+            let _ = put(process);
+            let children = children_of(process);
+            known.extend(children.into_iter().filter(|child| *child != leader).take(MOST_TAKEN.saturating_sub(next)));
         }
+        true
     }
 }
 
@@ -148,6 +152,16 @@ impl Drop for Cage {
 /// Removes groups that could not be removed when they were to be.
 pub(super) fn remove_what_is_left() {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|folder| fs::remove_dir(folder).is_err());
+}
+
+/// What each thread of a process has started and still has.
+#[cfg(target_os = "linux")]
+fn children_of(process: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>())
+        .collect()
 }
 
 /// Removes what processes left that are gone.

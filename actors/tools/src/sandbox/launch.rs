@@ -92,10 +92,8 @@ pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<St
 #[cfg(target_os = "linux")]
 fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
     let cage = Cage::new(confined.sandbox.rules.limits);
-    if let (Some(cage), Some(leader)) = (&cage, started.child.id()) {
-        cage.take(leader);
-    }
-    Started { cage: cage.map(|cage| Arc::new(cage.with(hold))), ..started }
+    let taken = cage.filter(|cage| started.child.id().is_some_and(|leader| cage.take(leader)));
+    Started { cage: taken.map(|cage| Arc::new(cage.with(hold))), ..started }
 }
 
 #[cfg(not(target_os = "linux"))]
