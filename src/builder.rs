@@ -226,7 +226,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Rules that only tighten: what is asked about in any mode, what never runs. Its sub-agents keep to them too.
+    /// What only tightens: what is asked about in any mode, what never runs, the most that the sandbox grants. It is kept
+    /// with the session, and its sub-agents keep to it too.
     pub fn restrictions(mut self, restrictions: Restrictions) -> Self {
         self.settings_mut().restrictions = restrictions;
         self

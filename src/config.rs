@@ -128,6 +128,14 @@ impl<T> Setting<T> {
             Origin::Default | Origin::User(_) | Origin::Project(_) | Origin::Environment(_) => None,
         }
     }
+
+    /// The value, if a project's file gave it.
+    pub fn by_project(&self) -> Option<&T> {
+        match self.origin {
+            Origin::Project(_) => Some(&self.value),
+            Origin::Default | Origin::User(_) | Origin::Environment(_) | Origin::Flag(_) => None,
+        }
+    }
 }
 
 /// Every setting with its origin.

@@ -56,8 +56,8 @@ pub mod prelude {
     pub use crate::protocol::{
         AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Level,
         Message, Mode, ModelConfig, Outcome, PermissionDecision, PermissionMode, QueueMode, Restrictions, RetryConfig,
-        Ruling, SandboxMode, Secret, StreamDelta, Subject, ToolContext, ToolError, ToolExecutionStrategy, ToolResult,
-        Usage,
+        Ruling, SandboxBounds, SandboxMode, Secret, StreamDelta, Subject, ToolContext, ToolError,
+        ToolExecutionStrategy, ToolResult, Usage,
     };
     pub use crate::provider::{Scripted, Step, StreamProvider};
     pub use crate::tools::{Tool, ToolSet, default_tools};

@@ -1,8 +1,10 @@
 //! A session's settings change, and the change survives.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse::prelude::*;
+use playhouse::tools::{Network, SandboxRules};
 
 fn script(folder: &std::path::Path, name: &str, text: &str) -> ModelConfig {
     let path = folder.join(name);
@@ -63,4 +65,58 @@ async fn a_session_of_an_unknown_kind_is_parked_and_says_so_once() {
     let _ = house.resume(&session).await;
     assert_eq!(house.sessions().await.unwrap()[0].entries, entries);
     house.shutdown(Duration::ZERO).await;
+}
+
+/// Whether the processes of an agent and of its helper reach a port of this machine, as their house grants it.
+async fn reached(agent: &AgentHandle) -> Vec<bool> {
+    let mut events = agent.subscribe_tree_with(1_024);
+    agent.prompt("go").await.unwrap();
+    let mut reached = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let AgentEvent::ToolExecutionEnd { tool_name, result, .. } = &event.event
+            && tool_name == "bash"
+        {
+            reached.push(format!("{result:?}").contains("through"));
+        }
+    }
+    reached
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_session_does_without_no_house_gives_it_or_its_helpers() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{} && echo through", listener.local_addr().unwrap().port());
+    let definition = move || {
+        let call = || Step::text("look").tool_call("bash", json!({"command": connect}));
+        let tools = Some(ToolSet::new(default_tools()).unwrap());
+        let inner = Some(Arc::new(Scripted::new([call(), Step::text("tried")])) as Arc<dyn StreamProvider>);
+        let helper = Definition { tools: tools.clone(), provider_override: inner, ..Definition::default() };
+        let both = || call().tool_call("helper", json!({"task": "look too"}));
+        let steps = [both(), Step::text("tried"), both(), Step::text("tried")];
+        let outer = Some(Arc::new(Scripted::new(steps)) as Arc<dyn StreamProvider>);
+        let sub_agents = vec![Arc::new(SubAgentTool::new("helper").with_definition(helper))];
+        Definition { tools, sub_agents, provider_override: outer, ..Definition::default() }
+    };
+    let open = || {
+        let (definition, loose) =
+            (definition.clone(), SandboxRules { network: Network::Granted, ..SandboxRules::default() });
+        let builder = House::builder().data_dir(folder.path().join("data")).sandbox(loose);
+        builder.kind("looker", move |_| Ok(definition())).open()
+    };
+    let bounds = SandboxBounds { network: Some(Network::Denied), ..SandboxBounds::default() };
+    for (bounds, expected) in [(bounds, [false, false]), (SandboxBounds::default(), [true, true])] {
+        let house = open().await.unwrap();
+        let builder = house.agent().kind("looker").definition(definition()).permission(PermissionMode::Yolo);
+        let builder = builder.cwd(folder.path()).durability(Durability::Os);
+        let agent = builder.restrictions(Restrictions { sandbox: bounds, ..Restrictions::default() }).spawn().await;
+        let agent = agent.unwrap();
+        assert_eq!(reached(&agent).await, expected, "{bounds:?}");
+        let session = agent.session_id();
+        house.shutdown(Duration::ZERO).await;
+        let house = open().await.unwrap();
+        let agent = house.resume(&session).await.unwrap();
+        assert_eq!(reached(&agent).await, expected, "{bounds:?}");
+        house.shutdown(Duration::ZERO).await;
+    }
 }

@@ -23,10 +23,11 @@ pub fn fresh(config: &Config, cwd: Option<&Path>, mode: Option<Mode>) -> Result<
         cwd: cwd.map_or_else(here, |cwd| Ok(cwd.to_owned()))?,
         permission: config.permission.value,
         grants: Vec::new(),
-        // With the session, so that what the project forbids stays forbidden when it is taken up elsewhere.
+        // With the session, so that what the project forbids or does without stays so when it is taken up elsewhere.
         restrictions: Restrictions {
             ask: config.permissions.ask.value.clone(),
             forbid: config.permissions.forbid.value.clone(),
+            sandbox: config.confinement.bounds(),
         },
         mode: mode.unwrap_or_default(),
         sandbox: config.sandbox.value,

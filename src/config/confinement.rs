@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use playhouse_protocol::SandboxMode;
+use playhouse_protocol::{SandboxBounds, SandboxMode};
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
 use playhouse_tools::{Network, ProcessLimits, SandboxRules};
 
@@ -64,6 +64,18 @@ impl Confinement {
             },
             environment: self.environment.value.clone(),
             hidden: self.hidden.clone(),
+        }
+    }
+
+    /// What a session keeps of it, wherever it is taken up: what the project does without. The rest is the user's to
+    /// change.
+    pub fn bounds(&self) -> SandboxBounds {
+        let bytes = |mb: &u32| u64::from(*mb) << 20;
+        SandboxBounds {
+            network: self.network.by_project().copied(),
+            processes: self.processes.by_project().copied(),
+            memory: self.memory_mb.by_project().map(bytes),
+            file: self.file_mb.by_project().map(bytes),
         }
     }
 }

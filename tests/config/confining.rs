@@ -70,6 +70,47 @@ fn the_network_is_the_users_to_grant() {
 }
 
 #[test]
+fn what_a_project_does_without_its_sessions_do_without_wherever_they_are_taken_up() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{} && echo through", listener.local_addr().unwrap().port());
+    let call = |command: &str| json!({"tool_calls": [{"name": "bash", "arguments": {"command": command}}]});
+    let many = "for i in $(seq 60); do sleep 30 & done; wait";
+    let turns =
+        [call(&connect), json!({"text": "planned"}), json!({"text": "done"}), call(many), json!({"text": "ok"})];
+    let script = place.script(json!(turns));
+    let user = |more: &str| place.user(format!("model = 'scripted/{script}'\npermission = 'yolo'\n{more}")).user_file();
+    let result = |args: &[&str]| {
+        let events = place.run(args).lines();
+        let end = events.iter().find(|event| event["type"] == "ToolExecutionEnd");
+        let end = end.unwrap_or_else(|| panic!("{events:?}"));
+        end["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{end}")).to_owned()
+    };
+    user("sandbox_network = 'granted'");
+    place.project("sandbox_network = 'denied'\nsandbox_processes = 20\nsandbox_memory_mb = 1024");
+    assert_eq!(place.run(&["run", "go", "--plan"]).said(), "planned\n");
+    let kept = json!({"network": "denied", "processes": 20, "memory": 1024u64 << 20});
+    assert_eq!(place.settings()["restrictions"], json!({ "sandbox": kept }));
+    std::fs::remove_file(place.project_file()).unwrap();
+    let sessions = place.run(&["sessions", "list", "--json"]).lines();
+    let session = sessions[0]["session_id"].as_str().unwrap();
+    let said = result(&["plan", "approve", session, "--json"]);
+    assert!(!said.contains("through"), "{said}");
+    let said = result(&["run", "go", "--session", session, "--no-plan", "--json"]);
+    assert!(said.contains("stopped: more than 20 processes at once"), "{said}");
+}
+
+#[test]
+fn what_a_user_does_without_is_theirs_to_change() {
+    let place = Place::new();
+    let script = place.script(json!([{"text": "one"}]));
+    place.user(format!("model = 'scripted/{script}'\nsandbox_network = 'denied'\nsandbox_processes = 20"));
+    place.project("sandbox_processes = 30\nsandbox_file_mb = 7");
+    assert_eq!(place.run(&["run", "go"]).said(), "one\n");
+    assert_eq!(place.settings()["restrictions"], json!({"sandbox": {"file": 7 << 20}}));
+}
+
+#[test]
 fn f49_journals_and_the_users_file_are_not_read_by_tools() {
     let place = Place::new();
     let look = format!(

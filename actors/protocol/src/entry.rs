@@ -90,7 +90,7 @@ pub struct Settings {
     /// Rules that hold from the session's start, given to the agent that started it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
-    /// What is asked about or forbidden in this session, whatever holds elsewhere.
+    /// What is asked about, forbidden or not granted in this session, whatever holds elsewhere.
     #[serde(default, skip_serializing_if = "Restrictions::is_empty")]
     pub restrictions: Restrictions,
     /// Whether it acts or plans.

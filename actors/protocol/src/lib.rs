@@ -49,7 +49,7 @@ pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
 pub use permission::{Access, Answer, GrantScope, Level, Passage, Question, Restrictions, Ruling, Stance, Subject};
 pub use price::{Cost, Prices};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
-pub use sandbox::SandboxMode;
+pub use sandbox::{Network, SandboxBounds, SandboxMode};
 pub use secret::Secret;
 pub use secrets::{Redactor, Secrets, Vault};
 pub use tool::{EffectClass, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::PermissionMode;
 use crate::ids::InputId;
 use crate::run::PermissionDecision;
+use crate::sandbox::SandboxBounds;
 
 /// How much harm a call can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,12 +116,16 @@ pub struct Restrictions {
     /// What never runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbid: Vec<String>,
+    /// The most that the sandbox of its tools grants.
+    #[serde(default, skip_serializing_if = "SandboxBounds::is_empty")]
+    pub sandbox: SandboxBounds,
 }
 
 impl Restrictions {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ask.is_empty() && self.forbid.is_empty()
+        let Self { ask, forbid, sandbox } = self;
+        ask.is_empty() && forbid.is_empty() && sandbox.is_empty()
     }
 }
 
@@ -227,6 +232,7 @@ fn parts(path: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::Network;
 
     const LEVELS: [Level; 6] =
         [Level::None, Level::ReadOnly, Level::Write, Level::Execute, Level::Dangerous, Level::Forbidden];
@@ -248,6 +254,19 @@ mod tests {
             assert!(ranks.is_sorted(), "{mode:?}: {ranks:?}");
             assert_eq!((ranks.first(), ranks.last()), (Some(&0), Some(&2)));
         }
+    }
+
+    #[test]
+    fn restrictions_are_read_and_written_as_far_as_there_are_some() {
+        let read = |text: &str| serde_json::from_str::<Restrictions>(text).unwrap();
+        assert!(read("{}").is_empty());
+        let old = read(r#"{"forbid":["bash(rm *)"]}"#);
+        assert_eq!(serde_json::to_string(&old).unwrap(), r#"{"forbid":["bash(rm *)"]}"#);
+        let text = r#"{"sandbox":{"network":"denied","processes":7}}"#;
+        let bounds = SandboxBounds { network: Some(Network::Denied), processes: Some(7), ..SandboxBounds::default() };
+        assert_eq!(read(text), Restrictions { sandbox: bounds, ..Restrictions::default() });
+        assert!(!read(text).is_empty());
+        assert_eq!(serde_json::to_string(&read(text)).unwrap(), text);
     }
 
     #[test]

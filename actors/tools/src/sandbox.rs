@@ -34,7 +34,8 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use playhouse_protocol::SandboxMode;
+pub use playhouse_protocol::Network;
+use playhouse_protocol::{SandboxBounds, SandboxMode};
 
 pub(crate) use cage::Cage;
 pub(crate) use environment::passed;
@@ -64,16 +65,6 @@ pub enum SandboxError {
     /// It works, but not this time.
     #[error("the sandbox could not be set up: {0}")]
     Failed(String),
-}
-
-/// Whether processes may use the network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// They may not.
-    #[default]
-    Denied,
-    /// They may, and local sockets too: those of a container engine or a key agent, if files let them.
-    Granted,
 }
 
 /// How much the processes of one call may take. One that takes more is ended with all of them.
@@ -128,6 +119,30 @@ pub struct SandboxRules {
     pub hidden: Vec<PathBuf>,
 }
 
+impl SandboxRules {
+    /// These rules as far as a session's bounds let them go: never wider.
+    pub fn within(self: &Arc<Self>, bounds: &SandboxBounds) -> Arc<Self> {
+        let SandboxBounds { network, processes, memory, file } = *bounds;
+        let limits = ProcessLimits {
+            processes: least(self.limits.processes, processes),
+            memory: least(self.limits.memory, memory),
+            file: least(self.limits.file, file),
+        };
+        let network = least(self.network, network);
+        if (network, limits) == (self.network, self.limits) {
+            return self.clone();
+        }
+        Arc::new(Self { network, limits, ..Self::clone(self) })
+    }
+}
+
+fn least<T: Ord>(granted: T, bound: Option<T>) -> T {
+    match bound {
+        Some(bound) => granted.min(bound),
+        None => granted,
+    }
+}
+
 /// The sandbox of an agent's tools.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
@@ -176,5 +191,32 @@ impl Confined {
     /// What is kept from tools.
     pub(crate) fn hidden(&self) -> Vec<PathBuf> {
         places::hidden(&self.sandbox.rules.hidden)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_only_narrow() {
+        let limits = ProcessLimits { processes: 50, memory: 500, file: 5_000 };
+        let read = vec![PathBuf::from("/data")];
+        let wide = SandboxRules { read, network: Network::Granted, limits, ..SandboxRules::default() };
+        let wide = Arc::new(wide);
+        assert!(Arc::ptr_eq(&wide, &wide.within(&SandboxBounds::default())));
+        let wider = SandboxBounds {
+            network: Some(Network::Granted),
+            processes: Some(51),
+            memory: Some(501),
+            file: Some(5_001),
+        };
+        assert_eq!(wide.within(&wider), wide);
+        assert_eq!(Arc::new(SandboxRules::default()).within(&wider).network, Network::Denied);
+        let narrow =
+            SandboxBounds { network: Some(Network::Denied), processes: Some(5), memory: Some(50), file: Some(500) };
+        let limits = ProcessLimits { processes: 5, memory: 50, file: 500 };
+        let expected = SandboxRules { network: Network::Denied, limits, ..SandboxRules::clone(&wide) };
+        assert_eq!(*wide.within(&narrow), expected);
     }
 }

@@ -276,7 +276,7 @@ impl State {
             )),
             sandbox: Sandbox {
                 mode: machine.durable().settings.sandbox,
-                rules: self.life.backstage.outside.sandbox.clone(),
+                rules: self.life.backstage.outside.sandbox.within(&machine.durable().settings.restrictions.sandbox),
             },
             reply: self.myself.get_derived::<ToolReport>(),
         };

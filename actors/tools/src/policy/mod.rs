@@ -63,7 +63,7 @@ impl Rules {
 
     /// What holds for a call.
     pub fn judge(&self, facts: &Facts<'_>, held: &Held<'_>) -> Ruling {
-        if held.restrictions.is_empty() {
+        if held.restrictions.ask.is_empty() && held.restrictions.forbid.is_empty() {
             return self.judge_all(facts, held);
         }
         match Self::parse(&[], &held.restrictions.ask, &held.restrictions.forbid) {

@@ -207,7 +207,8 @@ fn paths_are_matched_as_they_lie_beneath_the_working_directory() {
 fn a_sessions_own_rules_only_tighten() {
     let rules = rules(&["bash(ls)"], &[], &[]);
     let mut asked = Asked::of(&rules, PermissionMode::Yolo);
-    asked.restrictions = Restrictions { ask: vec!["bash(make)".into()], forbid: vec!["bash(ls)".into()] };
+    let (ask, forbid) = (vec!["bash(make)".into()], vec!["bash(ls)".into()]);
+    asked.restrictions = Restrictions { ask, forbid, ..Restrictions::default() };
     assert!(is_forbidden(&asked.bash("ls")) && is_asked(&asked.bash("make")));
     assert!(allowed(asked.bash("true")).is_some());
     asked.restrictions.forbid = vec!["no rule(".into()];
