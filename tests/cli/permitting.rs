@@ -97,6 +97,25 @@ fn an_answer_on_the_terminal_lasts_as_long_as_it_says() {
 }
 
 #[test]
+fn a_yes_for_the_session_ends_when_the_session_moves() {
+    let desk = Desk::new();
+    let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "touch a.txt"}}]});
+    let turns = [call.clone(), json!({"text": "One."}), call.clone(), json!({"text": "Two."}), call];
+    let script = desk.script("touch.json", json!([turns.as_slice(), &[json!({"text": "Three."})]].concat()));
+    let config = desk.work().with_file_name("config.toml");
+    std::fs::write(&config, "").unwrap();
+    let (code, screen) = desk.on_terminal_answering(&["run", "--script", &script, "go"], &config, "s\r");
+    assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), true), "{screen}");
+    let session = session(&desk);
+    let done = desk.run(&["run", "--session", &session, "go"]);
+    assert!(!done.err.contains("did not run"), "{done:?}");
+    let elsewhere = desk.work().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let done = desk.run(&["run", "--session", &session, "--cwd", elsewhere.to_str().unwrap(), "go"]);
+    assert!(done.err.contains("bash did not run") && !elsewhere.join("a.txt").exists(), "{done:?}");
+}
+
+#[test]
 fn what_is_typed_before_a_question_is_no_answer_to_it() {
     let desk = Desk::new();
     let call = json!({"text": "Wait for it, it takes a while.", "chunk": 2, "delay_ms": 60, "tool_calls": [

@@ -180,7 +180,12 @@ impl Durable {
                 *self = Self::new(opened);
                 (self.entries, self.tail, self.journaled) = (1, tail, true);
             }
-            EntryBody::Configured { settings } => self.settings = settings.clone(),
+            EntryBody::Configured { settings } => {
+                if settings.cwd != self.settings.cwd {
+                    self.drop_grants();
+                }
+                self.settings = settings.clone();
+            }
             EntryBody::Input(input) => self.accept(input, entry.at),
             EntryBody::ContinueAsked { input_id, kind } => {
                 self.seen.insert(input_id.clone());

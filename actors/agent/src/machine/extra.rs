@@ -52,6 +52,13 @@ impl Durable {
         }
     }
 
+    /// No yes holds any more: what was allowed in one directory is another thing in the next.
+    pub(super) fn drop_grants(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.grants.clear();
+        }
+    }
+
     /// A call goes into the plan; the model is told so.
     pub(super) fn plan_change(&mut self, id: &ToolCallId, change: u32, at: u64) {
         let Some(slot) = self.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(id)) else { return };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{Approver, Authority, Catalog, HookCall, HookPoint, Verdict, Vetting};
+use playhouse_agent::machine::{Approver, Authority, Catalog, HookCall, HookPoint, Input, Verdict, Vetting};
 use playhouse_protocol::{
     Access, EntryBody, GrantScope, Level, Passage, PermissionDecision, Question, Ruling, ToolCallId, ToolDefinition,
     ToolError, ToolResult,
@@ -147,6 +147,27 @@ fn a_yes_for_the_session_is_not_asked_for_again_and_one_for_good_is_remembered()
     let at = |text: &str| lines.iter().position(|line| line == text).unwrap_or_else(|| panic!("{lines:?}"));
     assert!(at("PermissionResolved a/ask: allow always") > at("> remember lasting"));
     assert_eq!(rig.machine.durable().grants(), ["lasting"]);
+}
+
+#[test]
+fn a_yes_for_the_session_ends_when_it_moves_to_another_directory() {
+    let mut rig = Rig::with(|_, settings| settings.grants = vec!["of the parent".to_owned()]);
+    rig.prompt("hi");
+    rig.wants(&[("a", "lasting")]);
+    rig.permit("a/ask", PermissionDecision::AllowSession);
+    rig.done("a");
+    rig.says("done");
+    let mut settings = rig.machine.durable().settings.as_ref().clone();
+    settings.temperature = Some(0.5);
+    rig.tell(Input::Configure { input_id: "warmer".into(), settings: Box::new(settings.clone()) });
+    assert_eq!(rig.machine.durable().grants(), ["of the parent", "lasting"]);
+    settings.cwd = "/elsewhere".into();
+    rig.tell(Input::Configure { input_id: "move".into(), settings: Box::new(settings) });
+    assert_eq!(rig.machine.settings_with_grants().grants, Vec::<String>::new());
+    rig.restart();
+    rig.prompt("again");
+    rig.wants(&[("b", "lasting")]);
+    assert_eq!((rig.asks.len(), started(&rig)), (1, vec!["a"]));
 }
 
 #[test]
