@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kit::{FnTool, lines, rest_of_run, saying, soon};
-use playhouse::agent::{OpenQuestion, RuleBook};
+use playhouse::agent::{OpenQuestion, RuleBook, Turns};
 use playhouse::config::RuleFile;
 use playhouse::prelude::*;
 use playhouse::protocol::{GrantScope, PermissionId, SessionId};
@@ -397,4 +397,39 @@ async fn a_plan_is_kept_approved_and_carried_out_in_another_house() {
     assert!(state.plan.is_empty());
     assert!(lines(state.messages.as_slice()).last().unwrap().ends_with("Reason: enough"));
     house.shutdown(Duration::ZERO).await;
+}
+
+/// An agent that asks three things at once, of someone who answers one after the other: two after 100 s each, the
+/// third never.
+async fn asked_slowly(slowly: impl FnOnce(Arc<tokio::sync::Mutex<u32>>) -> Approvals) -> Vec<String> {
+    let house = House::in_memory().await.unwrap();
+    let step = (1..=3).fold(Step::text("acting"), |step, n| step.tool_call("act", json!({ "n": n })));
+    let (script, stage) = (Scripted::new([step, Step::text("done")]), Stage::default());
+    let agent = house.agent().provider_override(script).tool(Act(stage)).approvals(slowly(Arc::default()));
+    let agent = agent.spawn().await.unwrap();
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "done");
+    let talk = lines(agent.state().await.unwrap().messages.as_slice());
+    house.shutdown(Duration::ZERO).await;
+    talk[2..5].to_vec()
+}
+
+/// Takes its time, one question at a time.
+async fn slow_answer(person: Arc<tokio::sync::Mutex<u32>>) -> PermissionDecision {
+    let mut answered = person.lock().await;
+    *answered += 1;
+    match *answered {
+        1 | 2 => tokio::time::sleep(Duration::from_secs(100)).await,
+        _ => std::future::pending().await,
+    }
+    PermissionDecision::Allow
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_waits_for_its_turn_loses_no_time() {
+    let late = "!act: nobody answered within 120 s";
+    let talk = asked_slowly(|person| Approvals::in_turn(&Turns::default(), move |_| slow_answer(person.clone())));
+    assert_eq!(talk.await, ["act: did 1", "act: did 2", late]);
+    // Code that is asked everything at once has the same time for everything.
+    let talk = asked_slowly(|person| Approvals::code(move |_| slow_answer(person.clone())));
+    assert_eq!(talk.await, ["act: did 1", late, late]);
 }

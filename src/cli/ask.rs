@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use playhouse::agent::{Approvals, PermissionRequest};
+use playhouse::agent::{Approvals, PermissionRequest, Turns};
 use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId, Question};
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, watch};
@@ -61,15 +61,15 @@ pub fn answers(asking: &Asking) -> Answers {
         return Answers { shown: Approvals::Nobody, hidden: Approvals::Nobody };
     }
     let terminal = Arc::new(Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone()));
-    let (later, asking) = (terminal.clone(), asking.clone());
-    let shown = Approvals::code(move |request| {
+    let (later, asking, turns) = (terminal.clone(), asking.clone(), Turns::default());
+    let shown = Approvals::in_turn(&turns, move |request| {
         let (terminal, asking) = (later.clone(), asking.clone());
         async move {
             asking.until_due(&request.permission_id).await;
             terminal.decide(&request).await
         }
     });
-    let hidden = Approvals::code(move |request| {
+    let hidden = Approvals::in_turn(&turns, move |request| {
         let terminal = terminal.clone();
         async move { terminal.decide(&request).await }
     });

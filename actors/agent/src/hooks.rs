@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod command;
 pub(crate) mod commands;
+mod in_turn;
 pub(crate) mod matcher;
 mod run;
 
@@ -20,6 +21,8 @@ use serde_json::Value;
 
 use crate::machine::{FilterVerdict, HookPoint, HookSet, RunReport, SessionSource, SlowHooks};
 use commands::{CommandHook, Commands, HookEvent};
+pub(crate) use in_turn::Answering;
+pub use in_turn::{InTurn, Turns};
 
 /// What a hook says of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,8 +245,10 @@ pub enum Approvals {
     /// Whoever looks into the house's inbox, or answers through the agent's handle; a question waits as long as it takes,
     /// and is asked again after a restart.
     Inbox,
-    /// This code.
-    Code(Arc<dyn Fn(PermissionRequest) -> BoxFuture<'static, PermissionDecision> + Send + Sync>),
+    /// This code. No answer within 120 s is a no.
+    Code(Answering),
+    /// This code, one question after the other. No answer within 120 s of a question's turn is a no.
+    InTurn(InTurn),
 }
 
 impl Approvals {
@@ -255,6 +260,16 @@ impl Approvals {
     {
         Self::Code(Arc::new(move |request| Box::pin(answer(request))))
     }
+
+    /// Code that answers one question after the other, for all agents that share these turns: a question waits for its
+    /// turn without losing time.
+    pub fn in_turn<F, W>(turns: &Turns, answer: F) -> Self
+    where
+        F: Fn(PermissionRequest) -> W + Send + Sync + 'static,
+        W: Future<Output = PermissionDecision> + Send + 'static,
+    {
+        Self::InTurn(InTurn::new(turns, Arc::new(move |request| Box::pin(answer(request)))))
+    }
 }
 
 impl fmt::Debug for Approvals {
@@ -264,6 +279,7 @@ impl fmt::Debug for Approvals {
             Self::Watcher => "Watcher",
             Self::Inbox => "Inbox",
             Self::Code(_) => "Code",
+            Self::InTurn(_) => "InTurn",
         })
     }
 }

@@ -34,8 +34,8 @@ pub use handle::{Agent, AgentHandle, HandleError, new_input, new_session_id};
 pub use hooks::commands::{COMMAND_TIMEOUT, CommandHook, HookEvent};
 pub use hooks::matcher::{BadMatcher, Matcher};
 pub use hooks::{
-    Approvals, Decision, Ending, Hooks, InputFilter, PermissionRequest, StopInfo, ToolCallInfo, ToolResultInfo,
-    ToolUpdateInfo,
+    Approvals, Decision, Ending, Hooks, InTurn, InputFilter, PermissionRequest, StopInfo, ToolCallInfo, ToolResultInfo,
+    ToolUpdateInfo, Turns,
 };
 pub use hub::{Callback, Hub, Scope, Subscription, Topic};
 pub use machine::{FilterVerdict, InputError, PlanDecision, RunReport, SessionSource};

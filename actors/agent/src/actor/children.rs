@@ -89,7 +89,9 @@ impl State {
     fn inherited(&self, own: &Definition, has_model: bool) -> Definition {
         let mut definition = own.clone();
         let parent = &self.life.definition;
-        if let (Approvals::Nobody, Approvals::Code(_) | Approvals::Inbox) = (&definition.approvals, &parent.approvals) {
+        if let Approvals::Nobody = &definition.approvals
+            && let Approvals::Code(_) | Approvals::InTurn(_) | Approvals::Inbox = &parent.approvals
+        {
             definition.approvals = parent.approvals.clone();
         }
         // What the parent's policies forbid is forbidden to the child.

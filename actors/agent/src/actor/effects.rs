@@ -343,6 +343,7 @@ impl State {
         let answer = match &self.life.definition.approvals {
             Approvals::Nobody | Approvals::Watcher => return,
             Approvals::Code(answer) => answer.clone(),
+            Approvals::InTurn(in_turn) => in_turn.answering(),
             Approvals::Inbox => {
                 let (agent_id, session_id) = (self.life.agent_id.clone(), self.life.session());
                 return self.file(OpenQuestion { agent_id, session_id, request });

@@ -232,6 +232,7 @@ impl Life {
         setup.approver = match self.definition.approvals {
             Approvals::Nobody => Approver::Nobody,
             Approvals::Watcher | Approvals::Code(_) => Approver::Present,
+            Approvals::InTurn(_) => Approver::InTurn,
             Approvals::Inbox => Approver::Inbox,
         };
         setup

@@ -12,7 +12,7 @@ use playhouse_protocol::{
 use super::durable::{CallSlot, CallState, Durable, Run};
 use super::effect::Effect;
 use super::input::{Input, InputError, Timer};
-use super::{Machine, PERMISSION_DEADLINE};
+use super::{Machine, overdue};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;
@@ -197,10 +197,8 @@ impl Machine {
     }
 
     pub(super) fn permission_overdue(&mut self, permission_id: &PermissionId) {
-        let seconds = PERMISSION_DEADLINE.as_secs();
-        let reason = format!("nobody answered within {seconds} s");
         // An answer that came first makes this a question that is no longer open.
-        let _ = self.resolve(permission_id, PermissionDecision::Deny { reason }, None);
+        let _ = self.resolve(permission_id, overdue(), None);
     }
 }
 

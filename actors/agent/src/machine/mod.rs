@@ -39,7 +39,8 @@ use std::time::Duration;
 
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{
-    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, LoopId, ModelConfig, Seq, SessionId,
+    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, LoopId, ModelConfig, PermissionDecision, Seq,
+    SessionId,
 };
 
 pub use durable::Durable;
@@ -54,7 +55,7 @@ pub use report::RunReport;
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a question may wait.
-const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
+pub(crate) const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a tool may take to stop.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
 
@@ -66,8 +67,15 @@ pub enum Approver {
     Nobody,
     /// Someone; no answer in time is a no.
     Present,
+    /// Someone who is asked one question after the other, and keeps the time of each: see [`InTurn`](crate::InTurn).
+    InTurn,
     /// An inbox: a question waits for as long as it takes.
     Inbox,
+}
+
+/// What becomes of a question that nobody answered in time.
+pub(crate) fn overdue() -> PermissionDecision {
+    PermissionDecision::Deny { reason: format!("nobody answered within {} s", PERMISSION_DEADLINE.as_secs()) }
 }
 
 /// What the machine works with that is not in the journal: code and keys.

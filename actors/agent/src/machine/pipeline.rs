@@ -164,8 +164,8 @@ impl Machine {
         });
         match self.setup.approver {
             Approver::Present => self.act(Effect::Arm { timer, after: PERMISSION_DEADLINE }),
-            // Whoever looks into the inbox may take their time.
-            Approver::Inbox | Approver::Nobody => {}
+            // Its time has not begun; whoever looks into the inbox may take theirs.
+            Approver::InTurn | Approver::Inbox | Approver::Nobody => {}
         }
     }
 
