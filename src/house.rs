@@ -46,6 +46,9 @@ const STOP: Duration = Duration::from_secs(5);
 /// How long a house that ends waits for users' callbacks.
 const CALLBACKS: Duration = Duration::from_secs(5);
 
+/// How long a house that ends waits for rules to be written down that were to last.
+const RULES: Duration = Duration::from_secs(5);
+
 /// How long a house that ends waits for recordings to be written.
 const RECORDINGS: Duration = Duration::from_secs(5);
 
@@ -187,6 +190,9 @@ impl House {
         }
         let _ = Supervisor::shutdown(&self.0.root).await;
         playhouse_tools::settled().await;
+        if tokio::time::timeout(RULES, self.0.backstage.lasting.settled()).await.is_err() {
+            tracing::error!("rules that were to last are still being written down: they may be lost");
+        }
         // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
         self.0.backstage.close();
         self.0.stage.close();

@@ -263,6 +263,50 @@ async fn an_inbox_that_dies_comes_back_with_the_questions_that_wait() {
     house.shutdown(Duration::ZERO).await;
 }
 
+/// A book on a slow disk.
+#[derive(Clone, Default)]
+struct SlowBook(Arc<Mutex<Vec<String>>>);
+
+impl RuleBook for SlowBook {
+    fn remember(&self, rules: &[String]) -> Result<(), String> {
+        std::thread::sleep(Duration::from_millis(500));
+        self.0.lock().unwrap().extend(rules.iter().cloned());
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_house_that_ends_waits_for_rules_that_are_being_written_down() {
+    let book = SlowBook::default();
+    let house = House::builder().rule_book(book.clone()).open().await.unwrap();
+    let always = || async { PermissionDecision::AllowAlways };
+    for tool in ["first", "second"] {
+        let script = Scripted::new([Step::text("go").tool_call(tool, json!({})), Step::text("done")]);
+        let agent = house.agent().provider_override(script).tool(saying(tool, "done").asks("do it"));
+        let agent = agent.approvals(Approvals::code(move |_| always())).spawn().await.unwrap();
+        // Nobody waits for the book but the house.
+        assert_eq!(soon("a run", agent.prompt("go")).await.unwrap().text(), "done");
+    }
+    soon("the end", house.shutdown(Duration::ZERO)).await;
+    assert_eq!(*book.0.lock().unwrap(), ["first", "second"]);
+}
+
+#[tokio::test]
+async fn a_yes_for_good_needs_no_inbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.toml");
+    let house = House::builder().rule_book(RuleFile::new(&file)).open().await.unwrap();
+    house.backstage().approvals.live("approvals", None).await.unwrap();
+    house.backstage().approvals.retire("approvals");
+    let agent = risky(&house, Approvals::code(|_| async { PermissionDecision::AllowAlways })).await;
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "one");
+    let other = risky(&house, Approvals::Nobody).await;
+    other.prompt("go").await.unwrap();
+    assert_eq!(lines(other.state().await.unwrap().messages.as_slice())[2], "risky: risked");
+    house.shutdown(Duration::ZERO).await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "[permissions]\nallow = [\"risky\"]\n");
+}
+
 #[tokio::test]
 async fn whoever_answers_first_counts() {
     let house = House::in_memory().await.unwrap();

@@ -172,8 +172,6 @@ fn ask_inbox(play: &Play) {
     tell(&to, ApprovalsMsg::Find { agent_id: agent, permission_id: permission, reply: nobody() });
     tell(&to, ApprovalsMsg::List(nobody()));
     tell(&to, ApprovalsMsg::Closed { agent_id, permission_id });
-    tell(&to, ApprovalsMsg::Remember { rules: vec!["nothing".to_owned()] });
-    tell(&to, ApprovalsMsg::Written(Ok(())));
 }
 
 fn executor(play: &Play) -> ActorCell {

@@ -198,7 +198,7 @@ impl HouseBuilder {
             None => Outputs::default(),
         };
         let backstage = Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside);
-        let backstage = Arc::new(backstage.with_outputs(outputs));
+        let backstage = Arc::new(backstage.with_outputs(outputs).with_rule_book(self.book));
         backstage.rules.publish(self.rules);
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let (changes, _) = watch::channel(0);
@@ -206,7 +206,7 @@ impl HouseBuilder {
         let mut args = SupervisorArgs::new("house", tree.clone());
         args.children = vec![
             sessions(&backstage, &store, &memory).into(),
-            approvals(&backstage, self.book, changes.clone()).into(),
+            approvals(&backstage, changes.clone()).into(),
             providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))).into(),
             stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))).into(),
         ];
@@ -309,13 +309,8 @@ fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<Mem
     Supervisor::child(args, Shutdown::Stop(WRITE_OUT))
 }
 
-fn approvals(
-    backstage: &Arc<Backstage>,
-    book: Option<Arc<dyn RuleBook>>,
-    changes: Arc<watch::Sender<u64>>,
-) -> ChildSpec {
-    let (agents, rules) = (backstage.agents.clone(), backstage.rules.clone());
-    let args = ApprovalsArgs { agents, rules, book, unwritten: Arc::default(), changes };
+fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> ChildSpec {
+    let args = ApprovalsArgs { agents: backstage.agents.clone(), changes };
     let inbox = backstage.approvals.clone();
     inbox.expect(APPROVALS);
     ChildSpec {

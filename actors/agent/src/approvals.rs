@@ -1,9 +1,8 @@
-//! The inbox of questions for permission, and the keeper of the rules that answers have made to last.
+//! The inbox of questions for permission.
 //!
-//! One per house, supervised by it, permanent. It owns the list of questions that wait and the rules that hold for all
-//! agents; it takes [`ApprovalsMsg`]. Both can be made again: questions are in the agents' journals, and agents are
-//! asked for them whenever it starts ([`start`]); lasting rules are in the [`RuleBook`]. So when it dies nothing is
-//! lost, and an agent that waits goes on waiting.
+//! One per house, supervised by it, permanent. It owns the list of questions that wait; it takes [`ApprovalsMsg`]. The
+//! list can be made again: questions are in the agents' journals, and agents are asked for them whenever it starts
+//! ([`start`]). So when it dies nothing is lost, and an agent that waits goes on waiting.
 //!
 //! A question is answered by whoever answers first, through the inbox or through the agent's own handle; the agent's
 //! journal decides which that was.
@@ -14,7 +13,6 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentId, PermissionDecision, PermissionId, SessionId};
 use playhouse_supervision::Directory;
-use playhouse_tools::policy::{LiveRules, Rule, Rules};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::watch;
 
@@ -24,12 +22,6 @@ use crate::hooks::PermissionRequest;
 
 /// Its address.
 pub const APPROVALS: &str = "approvals";
-
-/// Where lasting rules are kept: a user's configuration.
-pub trait RuleBook: Send + Sync {
-    /// Adds rules to those that allow. Runs on a blocking thread; what it says is for the log.
-    fn remember(&self, rules: &[String]) -> Result<(), String>;
-}
 
 /// A question that waits.
 #[derive(Clone, Debug)]
@@ -69,18 +61,11 @@ pub enum ApprovalsMsg {
         /// Who is told.
         reply: RpcReplyPort<Option<AgentHandle>>,
     },
-    /// These rules hold for everyone from now on.
-    Remember {
-        /// The rules.
-        rules: Vec<String>,
-    },
-    /// They were written down, or not.
-    Written(Result<(), String>),
 }
 
 impl ApprovalsMsg {
     /// Every name that [`ApprovalsMsg::name`] gives.
-    pub const NAMES: [&'static str; 6] = ["Asked", "Closed", "List", "Find", "Remember", "Written"];
+    pub const NAMES: [&'static str; 4] = ["Asked", "Closed", "List", "Find"];
 
     /// The message's name.
     pub fn name(&self) -> &'static str {
@@ -89,8 +74,6 @@ impl ApprovalsMsg {
             Self::Closed { .. } => "Closed",
             Self::List(_) => "List",
             Self::Find { .. } => "Find",
-            Self::Remember { .. } => "Remember",
-            Self::Written(_) => "Written",
         }
     }
 }
@@ -106,12 +89,6 @@ impl fmt::Debug for ApprovalsMsg {
 pub struct ApprovalsArgs {
     /// The agents, to be asked for their questions.
     pub agents: Directory<AgentMsg>,
-    /// The rules, as everyone sees them.
-    pub rules: LiveRules,
-    /// Where lasting rules are kept, if anywhere.
-    pub book: Option<Arc<dyn RuleBook>>,
-    /// Rules that hold and are not yet written down; they outlive a crash.
-    pub unwritten: Arc<std::sync::Mutex<Vec<String>>>,
     /// Counts changes, for those who wait for one.
     pub changes: Arc<watch::Sender<u64>>,
 }
@@ -133,7 +110,7 @@ pub async fn start(
 
 impl fmt::Debug for ApprovalsArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApprovalsArgs").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("ApprovalsArgs").field("agents", &self.agents.len()).finish_non_exhaustive()
     }
 }
 
@@ -146,7 +123,6 @@ pub struct Inbox;
 pub struct InboxState {
     args: ApprovalsArgs,
     waiting: BTreeMap<(AgentId, PermissionId), (OpenQuestion, AgentHandle)>,
-    is_writing: bool,
 }
 
 impl Actor for Inbox {
@@ -156,17 +132,15 @@ impl Actor for Inbox {
 
     async fn pre_start(
         &self,
-        myself: ActorRef<ApprovalsMsg>,
+        _: ActorRef<ApprovalsMsg>,
         args: ApprovalsArgs,
     ) -> Result<InboxState, ActorProcessingErr> {
-        let mut state = InboxState { args, waiting: BTreeMap::new(), is_writing: false };
-        state.write_down(&myself);
-        Ok(state)
+        Ok(InboxState { args, waiting: BTreeMap::new() })
     }
 
     async fn handle(
         &self,
-        myself: ActorRef<ApprovalsMsg>,
+        _: ActorRef<ApprovalsMsg>,
         message: ApprovalsMsg,
         state: &mut InboxState,
     ) -> Result<(), ActorProcessingErr> {
@@ -189,17 +163,6 @@ impl Actor for Inbox {
                 let found = state.waiting.get(&(agent_id, permission_id));
                 let _ = reply.send(found.map(|(_, agent)| agent.clone()));
             }
-            ApprovalsMsg::Remember { rules } => {
-                state.hold(&rules);
-                state.write_down(&myself);
-            }
-            ApprovalsMsg::Written(result) => {
-                state.is_writing = false;
-                if let Err(error) = result {
-                    tracing::error!("rules that were to last could not be written down: {error}");
-                }
-                state.write_down(&myself);
-            }
         }
         Ok(())
     }
@@ -209,46 +172,6 @@ impl InboxState {
     fn changed(&self) {
         self.args.changes.send_modify(|changes| *changes += 1);
     }
-
-    /// Lets rules hold for everyone.
-    fn hold(&mut self, rules: &[String]) {
-        let mut all = Rules::clone(&self.args.rules.get());
-        for text in rules {
-            // A rule was made by a question of ours, so it can be read; one that cannot would allow nothing anyway.
-            if let Ok(rule) = Rule::parse(text)
-                && !all.allow.contains(&rule)
-            {
-                all.allow.push(rule);
-            }
-        }
-        self.args.rules.publish(all);
-        if self.args.book.is_some() {
-            let readable = rules.iter().filter(|text| Rule::parse(text).is_ok()).cloned();
-            lock(&self.args.unwritten).extend(readable);
-        }
-    }
-
-    /// Writes down what is not yet written, one writing at a time.
-    fn write_down(&mut self, myself: &ActorRef<ApprovalsMsg>) {
-        let Some(book) = self.args.book.clone().filter(|_| !self.is_writing) else { return };
-        let unwritten = self.args.unwritten.clone();
-        let rules = lock(&unwritten).clone();
-        if rules.is_empty() {
-            return;
-        }
-        self.is_writing = true;
-        let myself = myself.clone();
-        tokio::task::spawn_blocking(move || {
-            let result = book.remember(&rules);
-            // What could not be written is not tried again: it would fail the same way. It holds in this house.
-            lock(&unwritten).retain(|rule| !rules.contains(rule));
-            let _ = myself.cast(ApprovalsMsg::Written(result));
-        });
-    }
-}
-
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A question in the inbox; taken out when this is dropped.

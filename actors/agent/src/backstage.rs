@@ -21,6 +21,7 @@ use ractor::Actor;
 use crate::actor::AgentMsg;
 use crate::approvals::ApprovalsMsg;
 use crate::hub::Hub;
+use crate::lasting::{LastingRules, RuleBook};
 use crate::machine::Now;
 use crate::roster::Roster;
 
@@ -79,6 +80,8 @@ pub struct Backstage {
     pub approvals: Directory<ApprovalsMsg>,
     /// The rules that hold for every agent.
     pub rules: LiveRules,
+    /// Those of them that answers add.
+    pub lasting: LastingRules,
     /// Reads journals for those who watch.
     pub journals: Reader,
     /// Where long outputs of tools are kept.
@@ -112,11 +115,13 @@ pub fn connection_id(model: &ModelConfig) -> String {
 impl Backstage {
     /// A backstage with nobody on it.
     pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster, journals: Reader, outside: Outside) -> Self {
+        let rules = LiveRules::default();
         Self {
             node,
             outside,
             approvals: Directory::new(),
-            rules: LiveRules::default(),
+            lasting: LastingRules::new(rules.clone(), None),
+            rules,
             tree,
             hub: Hub::default(),
             agents: Directory::new(),
@@ -130,6 +135,12 @@ impl Backstage {
             leases: DashMap::new(),
             connections_so_far: AtomicU64::new(0),
         }
+    }
+
+    /// Keeps rules that last in this book; without one they hold for as long as the house stands.
+    pub fn with_rule_book(mut self, book: Option<Arc<dyn RuleBook>>) -> Self {
+        self.lasting = LastingRules::new(self.rules.clone(), book);
+        self
     }
 
     /// Keeps long outputs of tools here; without it, among the machine's temporary files.

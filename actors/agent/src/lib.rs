@@ -17,6 +17,7 @@ pub mod handle;
 pub mod hooks;
 pub mod hub;
 pub mod keys;
+pub mod lasting;
 pub mod machine;
 pub mod policy;
 pub mod roster;
@@ -26,7 +27,7 @@ pub mod sub_agent;
 mod task;
 
 pub use actor::{AgentActor, AgentMsg, AgentState, Life};
-pub use approvals::{ApprovalsHandle, ApprovalsMsg, OpenQuestion, RuleBook};
+pub use approvals::{ApprovalsHandle, ApprovalsMsg, OpenQuestion};
 pub use backstage::Backstage;
 pub use definition::Definition;
 pub use follow::{EventsError, Follow, events_after};
@@ -38,6 +39,7 @@ pub use hooks::{
     ToolUpdateInfo, Turns,
 };
 pub use hub::{Callback, Hub, Scope, Subscription, Topic};
+pub use lasting::{LastingRules, RuleBook};
 pub use machine::{FilterVerdict, InputError, PlanDecision, RunReport, SessionSource};
 pub use policy::{PermissionPolicy, PolicyRequest};
 pub use roster::Roster;

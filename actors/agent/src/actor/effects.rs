@@ -18,7 +18,7 @@ use super::msg::AgentMsg;
 use super::redaction::{clean_failure, clean_report};
 use super::state::{Stage, State};
 use super::work::Asked;
-use crate::approvals::{APPROVALS, ApprovalsMsg, Filed, OpenQuestion};
+use crate::approvals::{Filed, OpenQuestion};
 use crate::backstage::connection_id;
 use crate::handle::{Agent, AgentHandle};
 use crate::hooks::command::Scene;
@@ -49,11 +49,7 @@ impl State {
                 let question = *question;
                 self.ask(PermissionRequest { permission_id, tool_call_id, tool_name, args, question });
             }
-            Effect::Remember { rules } => {
-                if let Some(approvals) = self.life.backstage.approvals.get(APPROVALS) {
-                    let _ = approvals.cast(ApprovalsMsg::Remember { rules });
-                }
-            }
+            Effect::Remember { rules } => self.life.backstage.lasting.remember(&rules),
             Effect::Cancel(target) => self.cancel(target),
             Effect::Emit(event) => self.life.topic.publish(event),
             Effect::Ack { input_id } => {
