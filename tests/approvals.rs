@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kit::{FnTool, lines, rest_of_run, saying, soon};
-use playhouse::agent::{OpenQuestion, RuleBook, Turns};
+use playhouse::agent::{ApprovalsMsg, FilingId, OpenQuestion, RuleBook, Turns};
 use playhouse::config::RuleFile;
 use playhouse::prelude::*;
 use playhouse::protocol::{GrantScope, PermissionId, SessionId};
@@ -305,6 +305,30 @@ async fn a_yes_for_good_needs_no_inbox() {
     assert_eq!(lines(other.state().await.unwrap().messages.as_slice())[2], "risky: risked");
     house.shutdown(Duration::ZERO).await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[permissions]\nallow = [\"risky\"]\n");
+}
+
+#[tokio::test]
+async fn the_end_of_an_earlier_filing_does_not_close_a_question() {
+    let house = House::in_memory().await.unwrap();
+    let earlier = FilingId::fresh();
+    let agent = risky(&house, Approvals::Inbox).await;
+    let run = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.prompt("go").await }
+    });
+    let question = waiting(&house, 1).await.remove(0);
+    let (agent_id, permission_id) = (question.agent_id.clone(), question.request.permission_id.clone());
+    let inbox = house.backstage().approvals.live("approvals", None).await.unwrap();
+    // What an incarnation that is gone had said, and says as it goes, comes late.
+    let stranger = risky(&house, Approvals::Inbox).await;
+    inbox.cast(ApprovalsMsg::Asked { filing: earlier, question, agent: stranger }).unwrap();
+    let (agent, permission) = (agent_id.clone(), permission_id.clone());
+    inbox.cast(ApprovalsMsg::Closed { filing: earlier, agent_id: agent, permission_id: permission }).unwrap();
+    assert_eq!(house.approvals().waiting().await.unwrap().len(), 1);
+    house.approvals().answer(&agent_id, &permission_id, PermissionDecision::Allow).await.unwrap();
+    assert_eq!(run.await.unwrap().unwrap().text(), "one");
+    assert!(house.approvals().waiting().await.unwrap().is_empty());
+    house.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
-use playhouse::agent::{AgentMsg, ApprovalsMsg, OpenQuestion, PermissionRequest};
+use playhouse::agent::{AgentMsg, ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
 use playhouse::provider::ConnectionMsg;
 use playhouse::session::WriterMsg;
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
@@ -166,12 +166,12 @@ fn ask_inbox(play: &Play) {
         question: Default::default(),
     };
     let question = OpenQuestion { agent_id: agent_id.clone(), session_id, request };
-    let to = inbox(play);
-    tell(&to, ApprovalsMsg::Asked { question, agent: play.agent.clone() });
+    let (to, filing) = (inbox(play), FilingId::fresh());
+    tell(&to, ApprovalsMsg::Asked { filing, question, agent: play.agent.clone() });
     let (agent, permission) = (agent_id.clone(), permission_id.clone());
     tell(&to, ApprovalsMsg::Find { agent_id: agent, permission_id: permission, reply: nobody() });
     tell(&to, ApprovalsMsg::List(nobody()));
-    tell(&to, ApprovalsMsg::Closed { agent_id, permission_id });
+    tell(&to, ApprovalsMsg::Closed { filing, agent_id, permission_id });
 }
 
 fn executor(play: &Play) -> ActorCell {

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use playhouse_protocol::{AgentId, PermissionDecision, PermissionId, SessionId};
 use playhouse_supervision::Directory;
@@ -34,17 +35,34 @@ pub struct OpenQuestion {
     pub request: PermissionRequest,
 }
 
+/// One filing of a question. A question is filed again by each incarnation of its agent and for each of the inbox; the
+/// later has the higher number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilingId(u64);
+
+impl FilingId {
+    /// A number that no filing of this process had before.
+    pub fn fresh() -> Self {
+        static FILINGS: AtomicU64 = AtomicU64::new(0);
+        Self(FILINGS.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// What the inbox is told.
 pub enum ApprovalsMsg {
-    /// A question waits.
+    /// A question waits. One that was filed later is not replaced.
     Asked {
+        /// Which filing of it this is.
+        filing: FilingId,
         /// The question.
         question: OpenQuestion,
         /// The way to whoever asks.
         agent: AgentHandle,
     },
-    /// A question waits no longer.
+    /// A question waits no longer, unless it was filed again.
     Closed {
+        /// Which filing has ended.
+        filing: FilingId,
         /// Who asked.
         agent_id: AgentId,
         /// What.
@@ -122,7 +140,14 @@ pub struct Inbox;
 #[derive(Debug)]
 pub struct InboxState {
     args: ApprovalsArgs,
-    waiting: BTreeMap<(AgentId, PermissionId), (OpenQuestion, AgentHandle)>,
+    waiting: BTreeMap<(AgentId, PermissionId), Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    filing: FilingId,
+    question: OpenQuestion,
+    agent: AgentHandle,
 }
 
 impl Actor for Inbox {
@@ -146,22 +171,27 @@ impl Actor for Inbox {
     ) -> Result<(), ActorProcessingErr> {
         playhouse_supervision::chaos::strike("approvals", message.name());
         match message {
-            ApprovalsMsg::Asked { question, agent } => {
+            ApprovalsMsg::Asked { filing, question, agent } => {
                 let key = (question.agent_id.clone(), question.request.permission_id.clone());
-                state.waiting.insert(key, (question, agent));
-                state.changed();
+                if state.waiting.get(&key).is_none_or(|waiting| waiting.filing < filing) {
+                    state.waiting.insert(key, Waiting { filing, question, agent });
+                    state.changed();
+                }
             }
-            ApprovalsMsg::Closed { agent_id, permission_id } => {
-                if state.waiting.remove(&(agent_id, permission_id)).is_some() {
+            ApprovalsMsg::Closed { filing, agent_id, permission_id } => {
+                let key = (agent_id, permission_id);
+                // The end of an agent that is gone can come after its successor has asked again.
+                if state.waiting.get(&key).is_some_and(|waiting| waiting.filing == filing) {
+                    state.waiting.remove(&key);
                     state.changed();
                 }
             }
             ApprovalsMsg::List(reply) => {
-                let _ = reply.send(state.waiting.values().map(|(question, _)| question.clone()).collect());
+                let _ = reply.send(state.waiting.values().map(|waiting| waiting.question.clone()).collect());
             }
             ApprovalsMsg::Find { agent_id, permission_id, reply } => {
                 let found = state.waiting.get(&(agent_id, permission_id));
-                let _ = reply.send(found.map(|(_, agent)| agent.clone()));
+                let _ = reply.send(found.map(|waiting| waiting.agent.clone()));
             }
         }
         Ok(())
@@ -178,6 +208,7 @@ impl InboxState {
 #[derive(Debug)]
 pub(crate) struct Filed {
     inbox: Directory<ApprovalsMsg>,
+    filing: FilingId,
     agent_id: AgentId,
     permission_id: PermissionId,
 }
@@ -186,10 +217,11 @@ impl Filed {
     /// Puts a question into the inbox. An inbox that is down learns of it when it is back.
     pub(crate) fn new(inbox: &Directory<ApprovalsMsg>, question: OpenQuestion, agent: AgentHandle) -> Self {
         let (agent_id, permission_id) = (question.agent_id.clone(), question.request.permission_id.clone());
+        let filing = FilingId::fresh();
         if let Some(actor) = inbox.get(APPROVALS) {
-            let _ = actor.cast(ApprovalsMsg::Asked { question, agent });
+            let _ = actor.cast(ApprovalsMsg::Asked { filing, question, agent });
         }
-        Self { inbox: inbox.clone(), agent_id, permission_id }
+        Self { inbox: inbox.clone(), filing, agent_id, permission_id }
     }
 }
 
@@ -197,7 +229,7 @@ impl Drop for Filed {
     fn drop(&mut self) {
         if let Some(actor) = self.inbox.get(APPROVALS) {
             let (agent_id, permission_id) = (self.agent_id.clone(), self.permission_id.clone());
-            let _ = actor.cast(ApprovalsMsg::Closed { agent_id, permission_id });
+            let _ = actor.cast(ApprovalsMsg::Closed { filing: self.filing, agent_id, permission_id });
         }
     }
 }

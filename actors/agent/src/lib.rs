@@ -27,7 +27,7 @@ pub mod sub_agent;
 mod task;
 
 pub use actor::{AgentActor, AgentMsg, AgentState, Life};
-pub use approvals::{ApprovalsHandle, ApprovalsMsg, OpenQuestion};
+pub use approvals::{ApprovalsHandle, ApprovalsMsg, FilingId, OpenQuestion};
 pub use backstage::Backstage;
 pub use definition::Definition;
 pub use follow::{EventsError, Follow, events_after};

@@ -374,8 +374,6 @@ impl State {
         };
         let questions: Vec<OpenQuestion> = self.work().questions.values().filter_map(waiting).collect();
         for question in questions {
-            // The old filing goes first, so that its end does not end the new one.
-            self.work().questions.remove(&question.request.permission_id);
             self.file(question);
         }
     }
