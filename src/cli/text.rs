@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use playhouse::protocol::mask_patterns;
+use playhouse::tools::shell::is_hidden;
 
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,22 +83,18 @@ pub fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// Everything in the text on one line, nothing hidden: control characters are written out.
+/// Everything in the text on one line, nothing hidden: control characters, and what cannot be seen or passes for a space,
+/// are written out.
 pub fn spelled_out(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars() {
-        if c.is_control() || is_invisible(c) {
+        if c.is_control() || is_hidden(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
         }
     }
     shown
-}
-
-/// Characters that reorder or hide others.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// How wide the terminal on stdout is; `None` when there is none.
@@ -127,6 +124,18 @@ mod tests {
         assert_eq!(one_line(" a\n\tb\x1b[31m  c "), "a b [31m c");
         assert_eq!(harmless("a\x1b[2J\r\n\tb\u{7}"), "a[2J\n\tb");
         assert_eq!(spelled_out("ls\nrm\x1b \u{202e}x"), "ls\\nrm\\u{1b} \\u{202e}x");
+    }
+
+    #[test]
+    fn whatever_a_command_cannot_be_read_with_is_written_out() {
+        assert_eq!(
+            spelled_out("rm\u{a0}a\u{ad}b\u{3164}\u{e0041}c\u{2800}"),
+            r"rm\u{a0}a\u{ad}b\u{3164}\u{e0041}c\u{2800}"
+        );
+        for c in (char::MIN..=char::MAX).filter(|c| is_hidden(*c) || c.is_control()) {
+            assert_eq!(spelled_out(&c.to_string()), c.escape_default().to_string());
+        }
+        assert_eq!(spelled_out("grüße 漢字 🦀 — …"), "grüße 漢字 🦀 — …");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Whether a character is invisible, turns its neighbours around or passes for a space: text that holds one does not
 /// read as it is. Tabs and newlines are not among them.
-pub(super) fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     match c {
         '\t' | '\n' => false,
         c if c.is_control() => true,

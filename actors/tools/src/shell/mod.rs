@@ -25,6 +25,7 @@ mod unwrap;
 mod word;
 mod wraps;
 
+pub use chars::is_hidden;
 pub use level::level;
 pub use pattern::{Pattern, PatternError};
 pub use quote::quote;
