@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: builds the benchmark in release and runs it: the table, then what a turn allocates.
 
-use std::env;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+use crate::cargo;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +16,9 @@ pub enum Length {
 
 /// Runs both programs of `benches/`; the second also when the first failed, so that one look shows everything.
 pub fn run(root: &Path, length: Length) -> ExitCode {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut code = ExitCode::SUCCESS;
     for program in ["playhouse-bench", "playhouse-allocations"] {
-        let mut command = Command::new(&cargo);
+        let mut command = cargo::command();
         command.args(["run", "--locked", "--quiet", "--release", "--package", "playhouse-bench", "--bin", program]);
         match length {
             Length::Full => {}
@@ -28,7 +28,7 @@ pub fn run(root: &Path, length: Length) -> ExitCode {
             Ok(status) if status.success() => {}
             Ok(_) => code = ExitCode::FAILURE,
             Err(error) => {
-                eprintln!("error: {} did not start: {error}", cargo.display());
+                eprintln!("error: {} did not start: {error}", cargo::name().display());
                 return ExitCode::FAILURE;
             }
         }

@@ -178,10 +178,11 @@ impl Step {
 }
 
 fn run_cargo(name: &'static str, args: &[&str], env: Option<(&str, &str)>) -> Result<(), Failure> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(&cargo);
+    let mut command = crate::cargo::command();
     command.args(args).envs(env).current_dir(root());
-    let status = command.status().map_err(|error| Failure::NotStarted { program: cargo, reason: error.to_string() })?;
+    let not_started =
+        |error: std::io::Error| Failure::NotStarted { program: crate::cargo::name(), reason: error.to_string() };
+    let status = command.status().map_err(not_started)?;
     if status.success() {
         return Ok(());
     }

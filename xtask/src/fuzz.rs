@@ -160,7 +160,7 @@ fn look(folder: &Path, target: &str, seconds: u32) -> Vec<String> {
 /// A cargo that builds what it runs with coverage, in a folder of its own. Naming the host as the target leaves build
 /// scripts and procedural macros without: nothing would count for them.
 fn cargo(root: &Path, folder: &Path, host: &str) -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = crate::cargo::command();
     command.args(["run", "--locked", "--quiet", "--package", "playhouse-fuzz", "--features", "libfuzzer"]);
     command.args(["--profile", "fuzz", "--target", host, "--target-dir"]).arg(folder).arg("--");
     command.env("RUSTFLAGS", COVERAGE.join(" ")).current_dir(root);

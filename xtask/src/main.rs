@@ -4,6 +4,7 @@
 //! It has no dependencies, so that it is built in a second.
 
 mod bench;
+mod cargo;
 mod catalogue;
 mod ci;
 mod failures;

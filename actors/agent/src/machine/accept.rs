@@ -89,6 +89,10 @@ impl Machine {
             }
             Input::Configure { settings, .. } => {
                 self.must_be_idle()?;
+                // Elsewhere, the paths of what is planned would mean other files.
+                if settings.cwd != self.durable.settings.cwd && !self.durable.plan().is_empty() {
+                    return Err(InputError::Planned);
+                }
                 if *self.durable.settings != *settings {
                     self.push(EntryBody::Configured { settings: Arc::from(settings) });
                 }

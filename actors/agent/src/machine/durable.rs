@@ -240,6 +240,9 @@ impl Durable {
             EntryBody::PermissionResolved { permission_id, tool_call_id, answer } => {
                 if let Some(slot) = self.slot_mut(tool_call_id) {
                     slot.hook_answered();
+                    if answer.decision == PermissionDecision::AllowAlways {
+                        slot.lasting.clone_from(&answer.rules);
+                    }
                 }
                 let state = match &answer.decision {
                     PermissionDecision::Allow | PermissionDecision::AllowSession | PermissionDecision::AllowAlways => {
@@ -425,6 +428,7 @@ impl Durable {
                 origin,
                 hook: HookWord::Due,
                 state: CallState::Open,
+                lasting: Vec::new(),
             })
             .collect();
         self.call_ids.extend(calls.iter().map(|slot| slot.id.clone()));

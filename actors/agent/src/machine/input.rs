@@ -375,6 +375,9 @@ pub enum InputError {
     /// The plan is empty.
     #[error("nothing is planned: there is nothing to approve or reject")]
     NothingPlanned,
+    /// The directory cannot change under a plan.
+    #[error("changes are planned for the present working directory: approve or reject them before you move elsewhere")]
+    Planned,
     /// The conversation would be refused by providers.
     #[error("this conversation cannot be restored: {0}")]
     InvalidTranscript(#[from] TranscriptError),

@@ -188,6 +188,12 @@ impl Machine {
         if self.durable.run.is_some() || self.durable.pending.is_some() || self.durable.parked.is_some() {
             self.push(EntryBody::Recovered { reason: reason.to_owned() });
         }
+        // A yes for good is in the journal before it is written down: it may not have come to that.
+        let calls = self.durable.run.as_deref().and_then(run::Run::turn).into_iter().flat_map(|turn| &turn.calls);
+        let lasting: Vec<String> = calls.flat_map(|slot| slot.lasting.iter().cloned()).collect();
+        if !lasting.is_empty() {
+            self.act(Effect::Remember { rules: lasting });
+        }
         self.finish_input()
     }
 

@@ -125,6 +125,8 @@ pub struct CallSlot {
     pub hook: HookWord,
     /// Where it stands.
     pub state: CallState,
+    /// Rules that its answer made to last.
+    pub lasting: Vec<String>,
 }
 
 /// Who asks for a tool call.

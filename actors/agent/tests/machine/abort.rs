@@ -204,7 +204,7 @@ fn while_a_question_waits() {
     );
     assert_eq!(rig.timers, []);
     let late = rig.permit("c1/ask", playhouse_protocol::PermissionDecision::Allow);
-    assert_eq!(late, ["> refuse i3: permission `c1/ask-08f44b07b5901a25` is not waiting for an answer"]);
+    assert_eq!(late, ["> refuse i3: permission `c1/ask-c6963825a2fc401f` is not waiting for an answer"]);
     is_over(&mut rig);
 }
 

@@ -101,7 +101,7 @@ fn a_hook_that_asks_is_answered_before_the_tool_runs() {
     assert_eq!((rig.tools.len(), rig.talk()[2].as_str()), (0, "c1 error: no"));
     let mut rig = at_the_tool("once");
     rig.verdict(asks(None));
-    rig.time_up(Timer::Permission("c1/ask/hooked-08f44b07b5901a25".into()));
+    rig.time_up(Timer::Permission("c1/ask/hooked-c6963825a2fc401f".into()));
     assert_eq!(rig.talk()[2], "c1 error: nobody answered within 120 s");
 }
 

@@ -123,7 +123,7 @@ fn questions_are_put_all_at_once_and_an_answer_lets_its_call_wait_for_its_turn()
     assert_eq!(started(&rig), ["a", "c", "b"]);
     assert_eq!(
         passage_of(&rig, "b"),
-        Passage { level: Level::Execute, allowed_by: "answer to b/ask-08f44b07b5901a25".into() }
+        Passage { level: Level::Execute, allowed_by: "answer to b/ask-c6963825a2fc401f".into() }
     );
 }
 
@@ -147,6 +147,11 @@ fn a_yes_for_the_session_is_not_asked_for_again_and_one_for_good_is_remembered()
     let at = |text: &str| lines.iter().position(|line| line == text).unwrap_or_else(|| panic!("{lines:?}"));
     assert!(at("PermissionResolved a/ask: allow always") > at("> remember lasting"));
     assert_eq!(rig.machine.durable().grants(), ["lasting"]);
+    // It is in the journal before it is written down, so whoever takes over sees to that again.
+    assert_eq!(rig.restart().iter().filter(|line| *line == "> remember lasting").count(), 1);
+    rig.done("a");
+    rig.says("done");
+    assert!(!rig.restart().iter().any(|line| line.starts_with("> remember")));
 }
 
 #[test]

@@ -184,3 +184,19 @@ fn a_plan_moves_with_its_conversation() {
     rig.come_to_rest();
     assert_eq!(changes(&rig), [(2, "risky".to_owned())]);
 }
+
+#[test]
+fn the_directory_does_not_change_under_a_plan() {
+    let mut rig = planned();
+    let elsewhere = |rig: &mut Rig, id: &str| {
+        let mut settings = rig.machine.durable().settings.as_ref().clone();
+        settings.cwd = "/elsewhere".into();
+        rig.tell(Input::Configure { input_id: id.into(), settings: Box::new(settings) })
+    };
+    let lines = elsewhere(&mut rig, "move");
+    assert!(lines[0].contains("planned for the present working directory"), "{lines:?}");
+    assert_eq!(changes(&rig).len(), 2);
+    decide(&mut rig, PlanDecision::Reject { changes: None, reason: "no".to_owned() });
+    elsewhere(&mut rig, "move again");
+    assert_eq!(rig.machine.durable().settings.cwd, std::path::Path::new("/elsewhere"));
+}

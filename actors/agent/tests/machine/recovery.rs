@@ -158,9 +158,9 @@ fn a_question_nobody_answers_is_denied() {
     let mut rig = Rig::new();
     rig.prompt("hi");
     rig.wants(&[("c1", "risky")]);
-    assert_eq!(rig.timers, [(Timer::Permission("c1/ask-08f44b07b5901a25".into()), Duration::from_secs(120))]);
+    assert_eq!(rig.timers, [(Timer::Permission("c1/ask-c6963825a2fc401f".into()), Duration::from_secs(120))]);
     assert_eq!(
-        rig.time_up(Timer::Permission("c1/ask-08f44b07b5901a25".into()))[..4],
+        rig.time_up(Timer::Permission("c1/ask-c6963825a2fc401f".into()))[..4],
         [
             "PermissionResolved c1/ask: nobody answered within 120 s",
             "ToolBlocked c1 Approval",
