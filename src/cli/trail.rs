@@ -64,7 +64,7 @@ pub struct Call {
     pub tool: Option<String>,
     /// The beginning of its arguments.
     pub arguments: Option<String>,
-    /// The SHA-256 of its arguments as compact JSON.
+    /// The BLAKE3 hash of its arguments as compact JSON.
     pub arguments_hash: Option<BlobName>,
 }
 

@@ -66,7 +66,8 @@ const STEPS: [Step; 9] = [
     ),
     // Tests run the examples as they are.
     cargo("examples", &["build", "--locked", "--workspace", "--examples", FAIL_POINTS]),
-    cargo("tests", &["test", "--locked", "--workspace", "--lib", "--bins", "--tests", FAIL_POINTS]),
+    // All that fails is to be seen at once.
+    cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", FAIL_POINTS]),
     cargo("doc tests", &["test", "--locked", "--workspace", "--doc", FAIL_POINTS]),
     Step {
         name: "documentation",

@@ -395,7 +395,7 @@ mod tests {
         let content = "0123456789";
         let stored = Shelf::default().extract(8, &format!(r#"{{"x":"{content}","y":1}}"#)).unwrap();
         let lost = LostBlob { blob: BlobName::of(content.as_bytes()), problem: BlobProblem::Missing };
-        let note = r#"{"x":"[content lost: blob 84d89877 is missing]","y":1}"#;
+        let note = r#"{"x":"[content lost: blob 53b63a6f is missing]","y":1}"#;
         assert_eq!(back(&stored, &NoBlobs), (note.to_owned(), vec![lost]));
     }
 
