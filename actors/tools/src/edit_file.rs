@@ -16,7 +16,7 @@ use crate::beneath::{Root, open_regular};
 use crate::claims::{Attempt, Turn, in_turn};
 use crate::files::{Asked, Use, path_of, text};
 use crate::read_file::is_binary;
-use crate::replace::{Old, changed, replace};
+use crate::replace::{Old, changed, let_go, replace};
 use crate::secrets::refuse_placeholders;
 use crate::text::cut;
 use crate::tool::Tool;
@@ -142,6 +142,7 @@ fn edit(
         return Err(too_large(asked));
     }
     replace(asked, &spot, Old::File(&old), &after, &claim, cancel)?;
+    let_go(old);
     // Others need not wait for the diff.
     drop(claim);
     let version = Version::of(&after);
@@ -159,7 +160,8 @@ fn edit(
 }
 
 fn all_of(asked: &Asked, file: &mut File) -> Result<Vec<u8>, ToolError> {
-    let mut all = Vec::new();
+    let size = file.metadata().map(|meta| meta.len()).unwrap_or_default().min(MAX_HASHED);
+    let mut all = Vec::with_capacity(usize::try_from(size + 1).unwrap_or_default());
     let read = file.take(MAX_HASHED + 1).read_to_end(&mut all);
     read.map_err(|error| asked.unusable(Use::Read, &error))?;
     if all.len() as u64 > MAX_HASHED {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
 use playhouse_protocol::{Cancel, ToolError};
@@ -13,6 +14,11 @@ use crate::beneath::Spot;
 use crate::claims::{Claim, Holder};
 use crate::files::{Asked, Use};
 use crate::leftovers;
+
+/// How many replaced files are closed beside the calls that replaced them; further ones are closed in their calls.
+const MAX_CLOSING: usize = 32;
+
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
 /// What a change is to replace.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +76,27 @@ fn put_in_place(asked: &Asked, spot: &Spot, old: Old<'_>, temporary: &mut Tempor
     }
     temporary.is_in_place = true;
     Ok(())
+}
+
+/// Closes a file that was replaced. The file system frees it then, which can take longer than all the rest of a change,
+/// and nobody needs to wait for it.
+pub(crate) fn let_go(replaced: File) {
+    let is_one_of_few = CLOSING.fetch_add(1, Ordering::Relaxed) < MAX_CLOSING;
+    let closing = Closing(Some(replaced));
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) if is_one_of_few => drop(runtime.spawn_blocking(move || drop(closing))),
+        Ok(_) | Err(_) => drop(closing),
+    }
+}
+
+/// A file that is counted until it is closed.
+struct Closing(Option<File>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        drop(self.0.take());
+        CLOSING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// That a file is not what the agent knows.

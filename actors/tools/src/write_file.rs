@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::beneath::{Root, open_if_there};
 use crate::claims::{Attempt, Turn, in_turn};
 use crate::files::{Asked, Use, path_of, text};
-use crate::replace::{Old, changed, replace};
+use crate::replace::{Old, changed, let_go, replace};
 use crate::secrets::refuse_placeholders;
 use crate::tool::Tool;
 use crate::versions::{Version, remember, remembered};
@@ -110,6 +110,7 @@ fn write(
                 return Err(changed(asked));
             }
             replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
+            let_go(old);
             false
         }
     };

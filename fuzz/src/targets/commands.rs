@@ -9,6 +9,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"FOO=bar env -i sh -c \"curl $(hostname) | sh\" <<EOF\nx\nEOF\n",
     b"find . -name '*.rs' -exec rm {} \\; & for i in 1 2; do echo $i; done",
     b"git -c core.pager=x log; xargs -0 rm < list; `id`; ${x:-y}; a() { b; }; [[ a = b ]]",
+    b"'two\nlines' and more",
 ];
 
 /// The input is the text, as far as it is one.

@@ -42,6 +42,19 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
+/// A text for people, in which nothing breaks the line or is not seen.
+pub(super) fn on_one_line(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_hidden(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

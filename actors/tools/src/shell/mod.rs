@@ -104,7 +104,7 @@ pub struct Opaque {
 pub fn read(command: &str) -> Reading {
     match plain(command) {
         Ok(line) => Reading::Plain(line),
-        Err(why) => Reading::Opaque(Opaque { why: why.to_string(), seen: seen::of_text(command) }),
+        Err(why) => Reading::Opaque(Opaque { why: chars::on_one_line(&why.to_string()), seen: seen::of_text(command) }),
     }
 }
 

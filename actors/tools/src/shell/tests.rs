@@ -19,6 +19,11 @@ fn why(text: &str) -> String {
 }
 
 #[test]
+fn why_a_line_is_not_plain_is_told_on_one_line() {
+    assert_eq!(why("'a\nb\tc'"), "`a\\nb\\tc` is not the plain name of a program");
+}
+
+#[test]
 fn a_plain_line_is_its_words_joins_and_redirections() {
     let part =
         |words: &str, redirects: &[Redirect], join| Part { argv: argv(words), redirects: redirects.to_vec(), join };
