@@ -85,9 +85,10 @@ pub async fn measure(operation: Operation, turns: usize) -> Result<Used, Error> 
     }
     let by_hand = stage.by_hand(turns.max(2)).await?;
     let (mut few, mut many) = (Vec::new(), Vec::new());
-    for _ in 0..turns.div_ceil(TURNS) {
-        few.extend(stage.run(TURNS, 1).await?);
-        many.extend(stage.run(TURNS, 1 + MORE).await?);
+    let each = turns.clamp(1, TURNS);
+    for _ in 0..turns.div_ceil(each) {
+        few.extend(stage.run(each, 1).await?);
+        many.extend(stage.run(each, 1 + MORE).await?);
     }
     let wall = median(&mut many).saturating_sub(median(&mut few)).as_secs_f64() / MORE as f64;
     stage.house.shutdown(Duration::from_secs(1)).await;

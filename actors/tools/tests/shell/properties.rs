@@ -6,13 +6,15 @@ use std::process::Command;
 use playhouse_tools::shell::{Join, Line, Pattern, Reading, grant, level, quote, read, wraps};
 use proptest::prelude::*;
 
-/// Prints the words of every command that is not found, which is every one. In one write, since commands of a pipeline print at once.
-const HANDLER: &str = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >>\"$OUT\"; }\n";
+/// Notes the words of every command that is not found, which is every one. Each has a process of its own and writes to a
+/// file of its own: commands of a pipeline run at once, and bash writes at every newline.
+const HANDLER: &str = "command_not_found_handle() { printf '%s\\0' \"$@\" $'\\1' >>\"$OUT/$BASHPID\"; }\n";
 
 /// What bash makes of a text: the words of each command it would run, in any order.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
+    fs::create_dir(&out).unwrap();
     let bash = Command::new("/bin/bash")
         .args(["--noprofile", "--norc", "-p", "-c", &format!("{HANDLER}{text}")])
         .env_clear()
@@ -22,12 +24,13 @@ fn commands(text: &str) -> Vec<Vec<String>> {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let seen = String::from_utf8(fs::read(out).unwrap_or_default()).unwrap();
+    let notes = fs::read_dir(&out).unwrap().map(|note| fs::read_to_string(note.unwrap().path()).unwrap());
+    let seen: String = notes.collect();
     let runs = seen.split("\u{1}\0").filter(|run| !run.is_empty());
     let words = |run: &str| run.strip_suffix('\0').unwrap_or(run).split('\0').map(str::to_owned).collect();
     let mut found: Vec<Vec<String>> = runs.map(words).collect();
     found.sort();
-    assert!(fs::read_dir(folder.path()).unwrap().count() <= 1, "{text:?} left something behind: {bash:?}");
+    assert!(fs::read_dir(folder.path()).unwrap().count() == 1, "{text:?} left something behind: {bash:?}");
     found
 }
 
