@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use playhouse::protocol::mask_patterns;
-use playhouse::tools::shell::is_hidden;
+pub use playhouse::tools::shell::spelled_out;
 
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,20 +83,6 @@ pub fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// Everything in the text on one line, nothing hidden: control characters, and what cannot be seen or passes for a space,
-/// are written out.
-pub fn spelled_out(text: &str) -> String {
-    let mut shown = String::new();
-    for c in text.chars() {
-        if c.is_control() || is_hidden(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
 /// How wide the terminal on stdout is; `None` when there is none.
 pub fn width() -> Option<usize> {
     window().map(|(columns, _)| columns)
@@ -132,7 +118,7 @@ mod tests {
             spelled_out("rm\u{a0}a\u{ad}b\u{3164}\u{e0041}c\u{2800}"),
             r"rm\u{a0}a\u{ad}b\u{3164}\u{e0041}c\u{2800}"
         );
-        for c in (char::MIN..=char::MAX).filter(|c| is_hidden(*c) || c.is_control()) {
+        for c in (char::MIN..=char::MAX).filter(|c| playhouse::tools::shell::is_hidden(*c) || c.is_control()) {
             assert_eq!(spelled_out(&c.to_string()), c.escape_default().to_string());
         }
         assert_eq!(spelled_out("grüße 漢字 🦀 — …"), "grüße 漢字 🦀 — …");

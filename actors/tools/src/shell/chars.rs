@@ -42,8 +42,9 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
-/// A text for people, in which nothing breaks the line or is not seen.
-pub(super) fn on_one_line(text: &str) -> String {
+/// Everything in the text on one line, nothing hidden: control characters, and what cannot be seen or passes for a space,
+/// are written out.
+pub fn spelled_out(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() || is_hidden(c) {

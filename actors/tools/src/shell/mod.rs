@@ -25,7 +25,7 @@ mod unwrap;
 mod word;
 mod wraps;
 
-pub use chars::is_hidden;
+pub use chars::{is_hidden, spelled_out};
 pub use level::level;
 pub use pattern::{Pattern, PatternError};
 pub use quote::quote;
@@ -104,7 +104,7 @@ pub struct Opaque {
 pub fn read(command: &str) -> Reading {
     match plain(command) {
         Ok(line) => Reading::Plain(line),
-        Err(why) => Reading::Opaque(Opaque { why: chars::on_one_line(&why.to_string()), seen: seen::of_text(command) }),
+        Err(why) => Reading::Opaque(Opaque { why: spelled_out(&why.to_string()), seen: seen::of_text(command) }),
     }
 }
 
