@@ -16,6 +16,15 @@ pub struct Batch {
     pub class: Class,
 }
 
+/// Whether a batch that was not committed may be in the journal all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing of it is in the journal, now or later.
+    NotWritten,
+    /// It may be there: a flush failed after the write, or the write was cut short. The next load finds out.
+    Unknown,
+}
+
 /// What a writer tells the agent it works for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitReport {
@@ -36,5 +45,7 @@ pub enum CommitReport {
         batch: u64,
         /// Why, and what to do.
         error: String,
+        /// Whether it may be in the journal.
+        fate: Fate,
     },
 }

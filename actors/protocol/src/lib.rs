@@ -31,7 +31,7 @@ pub mod usage;
 
 pub use call::{CallReport, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent};
 pub use cancel::{Cancel, Credit};
-pub use commit::{Batch, CommitReport};
+pub use commit::{Batch, CommitReport, Fate};
 pub use compat::OpenAiCompat;
 pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,

@@ -338,7 +338,12 @@ impl Job {
 }
 
 fn failed(append: &Append, error: &StoreError) -> CommitReport {
-    CommitReport::Failed { session: append.session.clone(), batch: append.batch.number, error: error.to_string() }
+    CommitReport::Failed {
+        session: append.session.clone(),
+        batch: append.batch.number,
+        error: error.to_string(),
+        fate: error.fate(),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

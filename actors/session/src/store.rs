@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+use playhouse_protocol::{Entry, Fate, NodeId, Seq, SessionId};
 
 use crate::record::Unencodable;
 use crate::scan::Damage;
@@ -214,6 +214,28 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether a batch that was refused with this error may be in the journal all the same.
+    pub fn fate(&self) -> Fate {
+        match self {
+            // Written before the flush failed; or before it was noticed that another process had taken over, which may
+            // have read it; or in part.
+            Self::FlushFailed { .. } | Self::Fenced { .. } | Self::Io { .. } => Fate::Unknown,
+            Self::Unknown { .. }
+            | Self::Held { .. }
+            | Self::Closed
+            | Self::NotLoaded { .. }
+            | Self::Changed { .. }
+            | Self::NewerFormat { .. }
+            | Self::Unencodable { .. }
+            | Self::Node { .. }
+            | Self::Symlink { .. }
+            | Self::NotAFolder { .. }
+            | Self::ReadOnly { .. }
+            | Self::Denied { .. }
+            | Self::DiskFull { .. } => Fate::NotWritten,
+        }
+    }
+
     /// Sorts an I/O error by what can be done about it.
     pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> Self {
         let path = path.to_owned();

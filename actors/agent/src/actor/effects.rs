@@ -147,7 +147,7 @@ impl State {
     pub(super) fn commit_report(&mut self, report: CommitReport) {
         match report {
             CommitReport::Committed { batch, seqs, .. } => self.feed(Input::Committed { batch, seqs }),
-            CommitReport::Failed { batch, error, .. } => self.feed(Input::CommitFailed { batch, error }),
+            CommitReport::Failed { batch, error, fate, .. } => self.feed(Input::CommitFailed { batch, error, fate }),
         }
     }
 

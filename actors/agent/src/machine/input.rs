@@ -8,9 +8,9 @@ use std::time::Duration;
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    Access, AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, InputId, Level, Message, PermissionDecision,
-    PermissionId, PermissionMode, ProviderError, ResponseFormat, Restrictions, Ruling, Seq, SessionId, StreamDelta,
-    ToolCallId, ToolDefinition, ToolError, ToolResult,
+    Access, AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, Fate, InputId, Level, Message,
+    PermissionDecision, PermissionId, PermissionMode, ProviderError, ResponseFormat, Restrictions, Ruling, Seq,
+    SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
@@ -202,6 +202,8 @@ pub enum Input {
         batch: u64,
         /// Why.
         error: String,
+        /// Whether it may be in the journal all the same.
+        fate: Fate,
     },
     /// The writer died: what is not committed must be sent again.
     WriterLost,
@@ -384,6 +386,16 @@ pub enum InputError {
     /// The journal could not be written.
     #[error("the journal could not be written, so nothing was accepted: {0}")]
     NotJournaled(String),
+    /// The journal may have it, or not.
+    #[error(
+        "the journal could not be made safe, so it is not known whether this was accepted ({reason}): send it again under the id `{input_id}`, and it is taken once"
+    )]
+    OutcomeUnknown {
+        /// The id to repeat it under.
+        input_id: InputId,
+        /// Why.
+        reason: String,
+    },
     /// The conversation goes on elsewhere.
     #[error("this conversation goes on in session `{0}`: use that")]
     Rotated(SessionId),

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use playhouse_protocol::entry::Opened;
 use playhouse_protocol::{
-    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, LoopId, ModelConfig, PermissionDecision, Seq,
+    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, ModelConfig, PermissionDecision, Seq,
     SessionId,
 };
 
@@ -224,7 +224,7 @@ impl Machine {
                 self.tool_finished(&call, result, duration_ms);
             }
             Input::Committed { batch, seqs } => self.committed(batch, &seqs),
-            Input::CommitFailed { error, .. } => self.commit_failed(&error),
+            Input::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),
             Input::WriterLost => self.send_again(),
             Input::ConnectionLost { reason } => self.connection_lost(reason),
             Input::ExecutorLost { reason: _ } => self.executor_lost(),
@@ -408,14 +408,23 @@ impl Machine {
     }
 
     /// The state is ahead of the journal: nothing more happens until someone folds again.
-    fn commit_failed(&mut self, error: &str) {
+    fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
         let reason = format!("the journal could not be written: {error}");
         self.flight.items.clear();
         self.flight.entries.clear();
-        for batch in std::mem::take(&mut self.flight.pending) {
-            for item in batch.items {
+        let pending = std::mem::take(&mut self.flight.pending);
+        let journal = pending.iter().find(|held| held.batch.number == failed).map(|held| held.session.clone());
+        for held in pending {
+            // A journal takes nothing after a failure; what went to another one may have been written there.
+            let fate = if journal.as_ref() == Some(&held.session) { fate } else { Fate::Unknown };
+            for item in held.items {
                 if let Item::Act(Effect::Ack { input_id }) = item {
-                    self.out.push(Effect::Refuse { input_id, error: InputError::NotJournaled(error.to_owned()) });
+                    let reason = error.to_owned();
+                    let error = match fate {
+                        Fate::NotWritten => InputError::NotJournaled(reason),
+                        Fate::Unknown => InputError::OutcomeUnknown { input_id: input_id.clone(), reason },
+                    };
+                    self.out.push(Effect::Refuse { input_id, error });
                 }
             }
         }

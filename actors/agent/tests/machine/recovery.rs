@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use playhouse_agent::machine::{HookPoint, Input, Timer};
-use playhouse_protocol::{EntryBody, ExecutionLimits, PermissionDecision, ToolResult};
+use playhouse_protocol::{EntryBody, ExecutionLimits, Fate, PermissionDecision, ToolResult};
 
 use crate::rig::{EVERY_HOOK, Rig};
 
@@ -242,7 +242,7 @@ fn a_failed_commit_refuses_what_it_held_and_parks() {
     rig.prompt("hi");
     rig.steer("one");
     let batch = rig.queued[0].1.number;
-    let lines = rig.tell(Input::CommitFailed { batch, error: "disk full".into() });
+    let lines = rig.tell(Input::CommitFailed { batch, error: "disk full".into(), fate: Fate::NotWritten });
     let not_journaled = "the journal could not be written, so nothing was accepted: disk full";
     assert_eq!(
         lines,
@@ -258,6 +258,18 @@ fn a_failed_commit_refuses_what_it_held_and_parks() {
     rig.restart();
     // Nothing was accepted, so nothing is there.
     assert!(rig.machine.is_at_rest() && rig.journals.is_empty());
+}
+
+#[test]
+fn f54_what_may_be_in_the_journal_is_not_refused() {
+    let mut rig = Rig::new();
+    rig.held = true;
+    rig.prompt("hi");
+    let batch = rig.queued[0].1.number;
+    let lines = rig.tell(Input::CommitFailed { batch, error: "EIO".into(), fate: Fate::Unknown });
+    let unknown = "the journal could not be made safe, so it is not known whether this was accepted (EIO): send it \
+                   again under the id `i1`, and it is taken once";
+    assert_eq!(lines, [format!("> refuse i1: {unknown}"), "> park: the journal could not be written: EIO".into()]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
-use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, ModelConfig, Seq, SessionId};
+use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Seq, SessionId};
 use playhouse_provider::{ConnectionMsg, connection_key};
 use playhouse_session::{MemoryStore, Reader, WriterMsg, shard};
 use playhouse_supervision::{
@@ -34,7 +34,12 @@ impl Append {
 
     pub fn fail(self, error: &str) {
         let (session, batch) = (self.session, self.batch.number);
-        let _ = self.reply.send_message(CommitReport::Failed { session, batch, error: error.into() });
+        let _ = self.reply.send_message(CommitReport::Failed {
+            session,
+            batch,
+            error: error.into(),
+            fate: Fate::NotWritten,
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use playhouse_agent::machine::{
 };
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened};
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, InputId, Message, Mode, ModelConfig,
+    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
     PermissionDecision, PermissionId, ProviderError, ResponseFormat, Ruling, Seq, SessionId, StopReason, StreamDelta,
     ToolCallId, ToolError, ToolExecutionStrategy, ToolResult,
 };
@@ -277,7 +277,10 @@ impl World {
     fn commit_failed(&mut self, machine: &mut Machine) {
         let Some((_, batch)) = self.queued.pop_front() else { return self.person(machine) };
         self.queued.clear();
-        self.send(machine, Input::CommitFailed { batch: batch.number, error: "disk full".into() });
+        self.send(
+            machine,
+            Input::CommitFailed { batch: batch.number, error: "disk full".into(), fate: Fate::NotWritten },
+        );
     }
 
     /// What was queued is lost, but may be there in part.
