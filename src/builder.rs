@@ -12,6 +12,7 @@ use playhouse_protocol::{
     QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,
 };
 use playhouse_provider::StreamProvider;
+use playhouse_session::StoreError;
 use playhouse_supervision::SupervisorError;
 use playhouse_tools::{Tool, ToolSetError};
 use uuid::Uuid;
@@ -33,6 +34,28 @@ pub enum SpawnError {
     /// It is on stage already.
     #[error("agent `{0}` is on stage already")]
     Taken(AgentId),
+    /// Another agent has the session.
+    #[error("session `{session}` belongs to agent `{agent}`, which is on stage: get it with `open` or `House::get`")]
+    SessionTaken {
+        /// The session.
+        session: SessionId,
+        /// Who has it.
+        agent: AgentId,
+    },
+    /// The session is not new.
+    #[error("session `{0}` has a journal already: open it with `open`, resume it, or choose another id")]
+    SessionExists(SessionId),
+    /// A sub-agent has the session.
+    #[error("session `{session}` belongs to a sub-agent of agent `{agent}`: use that agent")]
+    SubAgent {
+        /// The session.
+        session: SessionId,
+        /// The agent at the top of its tree.
+        agent: AgentId,
+    },
+    /// The store cannot tell about the session.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The stage is closed.
     #[error("the house is closed")]
     Closed,
@@ -318,12 +341,15 @@ impl AgentBuilder {
         self
     }
 
-    /// Brings the agent on stage. Its journal is made by its first input.
+    /// Brings a new agent on stage. Its journal is made by its first input. A session that has a journal, or an agent,
+    /// is refused: [`AgentBuilder::open`] is for those.
     pub async fn spawn(self) -> Result<AgentHandle, SpawnError> {
-        self.start(Origin::New).await
+        let origin = if self.session_id.is_some() { Origin::Named } else { Origin::New };
+        self.start(origin).await
     }
 
-    /// Brings the agent on stage with the journal of its session, if there is one.
+    /// Brings the agent on stage with the journal of its session, if there is one. A session has one agent in a house:
+    /// if it is on stage already, that agent is given, as it is.
     pub async fn open(self) -> Result<AgentHandle, SpawnError> {
         self.start(Origin::Stored).await
     }

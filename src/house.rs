@@ -12,10 +12,10 @@ mod open;
 mod parking;
 mod resume;
 mod secrets;
+mod turns;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -23,7 +23,7 @@ use playhouse_agent::actor::{Origin, address};
 use playhouse_agent::hub::RING;
 use playhouse_agent::{
     Agent, AgentActor, AgentHandle, AgentMsg, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life,
-    Roster, Scope, Subscription, events_after,
+    Occupant, Roster, Scope, Subscription, events_after,
 };
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
@@ -40,6 +40,7 @@ pub use resume::ResumeError;
 pub use secrets::environment_secrets;
 
 use crate::builder::{AgentBuilder, SpawnError};
+use turns::Turns;
 
 /// How long an agent may take to stop when it is asked to.
 const STOP: Duration = Duration::from_secs(5);
@@ -60,6 +61,7 @@ pub(crate) struct Inner {
     backstage: Arc<Backstage>,
     root: ActorRef<SupervisorMsg>,
     stage: Roster,
+    writers: Roster,
     store: Arc<dyn Store>,
     /// The store if it is one of files; a house in memory has none.
     files: Option<Arc<FileStore>>,
@@ -68,11 +70,11 @@ pub(crate) struct Inner {
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
     lives: DashMap<AgentId, Arc<Life>>,
+    turns: Turns,
     /// What keeps exchanges with services, if they are kept.
     recorder: Option<Recorder>,
     /// Counts changes of the inbox of questions.
     changes: Arc<watch::Sender<u64>>,
-    closed: AtomicBool,
     /// The house's own place in the live tree.
     _node: TreeNode,
 }
@@ -137,21 +139,31 @@ impl House {
         Ok(())
     }
 
-    /// Takes an agent off the stage. What its journal holds can be resumed.
+    /// Takes an agent off the stage, with all that is beneath it. What its journal holds can be resumed.
     pub async fn dismiss(&self, agent: &AgentId) {
+        let _turn = self.0.turns.of(agent).await;
         let Some((_, life)) = self.0.lives.remove(agent) else { return };
         self.0.stage.remove(&address(agent)).await;
-        self.0.backstage.agents.retire(agent.as_str());
-        self.0.backstage.hub.close(agent);
+        let stage = &self.0.backstage;
+        stage.agents.retire(agent.as_str());
+        stage.hub.close(agent);
         life.let_go();
-        match life.opened.settings.durability {
-            Durability::None => self.0.backstage.removed(life.session()).await,
-            Durability::Flush | Durability::Os => {
-                let session = life.session();
-                self.0.backstage.release(session.clone());
-                // Whoever takes it up next must not be overtaken by this.
-                self.settle(&session).await;
+        let entered_with = (life.opened.session_id.clone(), life.occupant());
+        for (session, occupant) in stage.sessions.more(agent).into_iter().chain([entered_with]) {
+            if let Occupant::Beneath(_) = &occupant {
+                // What a crash left of a sub-agent that nobody took up again; its id is its session's.
+                stage.agents.retire(session.as_str());
+                stage.hub.close(&session.as_str().into());
             }
+            match life.opened.settings.durability {
+                Durability::None => stage.removed(session.clone()).await,
+                Durability::Flush | Durability::Os => {
+                    stage.release(session.clone());
+                    // Whoever takes it up next must not be overtaken by this.
+                    self.settle(&session).await;
+                }
+            }
+            stage.sessions.leave(&session, &occupant);
         }
     }
 
@@ -172,16 +184,26 @@ impl House {
         .await
     }
 
-    /// Deletes a session for good.
+    /// Deletes a session for good, unless an agent of this house or another process has it.
     pub async fn remove_session(&self, session: &SessionId) -> Result<(), StoreError> {
-        let (store, session) = (self.0.store.clone(), session.clone());
-        self.blocking(move || store.remove(&session)).await
+        let sessions = &self.0.backstage.sessions;
+        sessions.occupy(session, Occupant::House).map_err(|by| StoreError::InUse {
+            session: session.clone(),
+            agent: match by {
+                Occupant::Agent(agent) | Occupant::Beneath(agent) => Some(agent),
+                Occupant::House => None,
+            },
+        })?;
+        let (store, doomed) = (self.0.store.clone(), session.clone());
+        let removed = self.blocking(move || store.remove(&doomed)).await;
+        sessions.leave(session, &Occupant::House);
+        removed
     }
 
     /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
     /// A run that is not done by then stays in its journal, to be resumed, by another house of this process too.
     pub async fn shutdown(&self, drain: Duration) {
-        if self.0.closed.swap(true, Ordering::SeqCst) {
+        if !self.0.backstage.begin_closing() {
             return;
         }
         if !drain.is_zero() {
@@ -225,25 +247,77 @@ impl House {
         }
     }
 
-    /// Puts an agent on the roster and starts it.
+    /// Brings an agent on stage with its session, which nobody else in the house has; gives whoever has it already, if
+    /// the session is a stored one.
     pub(crate) async fn take_on(
+        &self,
+        opened: Opened,
+        definition: Arc<Definition>,
+        origin: Origin,
+    ) -> Result<AgentHandle, SpawnError> {
+        let (agent_id, session) = (opened.agent_id.clone(), opened.session_id.clone());
+        let sessions = &self.0.backstage.sessions;
+        let own = Occupant::Agent(agent_id.clone());
+        loop {
+            let turn = self.0.turns.of(&agent_id).await;
+            if self.0.backstage.is_closing() {
+                return Err(SpawnError::Closed);
+            }
+            if let Some(agent) = self.get(&agent_id) {
+                let is_its = sessions.occupant(&session).is_some_and(|occupant| occupant == own);
+                return if is_its && origin == Origin::Stored { Ok(agent) } else { Err(SpawnError::Taken(agent_id)) };
+            }
+            match sessions.occupy(&session, own.clone()) {
+                Ok(()) => {
+                    let entered = self.enter(opened, definition, origin).await;
+                    if entered.is_err() {
+                        sessions.leave(&session, &own);
+                    }
+                    return entered;
+                }
+                Err(by @ Occupant::Agent(_)) => {
+                    drop(turn);
+                    match (self.agent_that_has(&session, &by).await, origin) {
+                        (Some(agent), Origin::Stored) => return Ok(agent),
+                        (Some(agent), Origin::New | Origin::Named) => {
+                            return Err(SpawnError::SessionTaken { session, agent: agent.id().clone() });
+                        }
+                        (None, _) => {}
+                    }
+                }
+                Err(Occupant::Beneath(agent)) => return Err(SpawnError::SubAgent { session, agent }),
+                Err(Occupant::House) => return Err(StoreError::InUse { session, agent: None }.into()),
+            }
+        }
+    }
+
+    /// The agent that has a session, once it has entered the stage; `None` when it has left.
+    async fn agent_that_has(&self, session: &SessionId, by: &Occupant) -> Option<AgentHandle> {
+        let Occupant::Agent(agent_id) = by else { return None };
+        let _turn = self.0.turns.of(agent_id).await;
+        let agent = self.get(agent_id);
+        if agent.is_none() {
+            self.0.backstage.sessions.leave(session, by);
+        }
+        agent
+    }
+
+    /// Puts an agent on the roster and starts it; its session is its own.
+    async fn enter(
         &self,
         mut opened: Opened,
         definition: Arc<Definition>,
         origin: Origin,
     ) -> Result<AgentHandle, SpawnError> {
-        if self.0.closed.load(Ordering::SeqCst) {
-            return Err(SpawnError::Closed);
+        if origin == Origin::Named {
+            self.must_be_new(&opened.session_id).await?;
         }
         if self.0.files.is_none() && opened.settings.durability != Durability::None {
             Arc::make_mut(&mut opened.settings).durability = Durability::None;
         }
         let agent_id = opened.agent_id.clone();
         let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
-        match self.0.lives.entry(agent_id.clone()) {
-            dashmap::Entry::Occupied(_) => return Err(SpawnError::Taken(agent_id)),
-            dashmap::Entry::Vacant(place) => place.insert(life.clone()),
-        };
+        self.0.lives.insert(agent_id.clone(), life.clone());
         self.0.backstage.agents.expect(agent_id.shared());
         life.enter();
         if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
@@ -253,6 +327,15 @@ impl House {
             return Err(error.into());
         }
         Ok(AgentHandle::new(life))
+    }
+
+    /// Refuses a session that has a journal.
+    async fn must_be_new(&self, session: &SessionId) -> Result<(), SpawnError> {
+        let (store, id) = (self.0.store.clone(), session.clone());
+        match self.blocking(move || store.exists(&id)).await? {
+            true => Err(SpawnError::SessionExists(session.clone())),
+            false => Ok(()),
+        }
     }
 
     async fn blocking<T: Send + 'static>(

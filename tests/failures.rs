@@ -251,10 +251,10 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     assert_eq!(session.status, SessionStatus::Parked { reason: reason.to_string() });
 
     gate.open();
-    let resumed = house.unpark(agent.id()).await.unwrap();
+    house.unpark(agent.id()).await.unwrap();
     let end = wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { .. })).await;
     assert!(matches!(&end.event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. }));
-    let told = lines(healthy(&resumed).await.messages.as_slice());
+    let told = lines(healthy(&agent).await.messages.as_slice());
     assert_eq!(told, ["user: begin", "model: at last"]);
     assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Idle);
     house.shutdown(Duration::ZERO).await;
@@ -391,7 +391,7 @@ async fn f41_a_closed_house_keeps_nobody_waiting_and_leaves_no_task() {
     gate.reached(1).await;
     soon("the end of the house", house.shutdown(Duration::ZERO)).await;
     assert_eq!(soon("an answer", run).await.unwrap(), Err(HandleError::Absent(Absent::Gone)));
-    assert_eq!(soon("an answer", agent.prompt("more")).await, Err(HandleError::Absent(Absent::Unknown)));
+    assert_eq!(soon("an answer", agent.prompt("more")).await, Err(HandleError::Closing));
     while soon("the end of the events", events.next()).await.is_some() {}
     drop((agent, house));
     until("no task is left", || tasks() <= before).await;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
 };
-use playhouse_session::{FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
+use playhouse_session::{FileOptions, FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
     SupervisorArgs, Tree, start_fn, unwinding,
@@ -28,6 +27,7 @@ use ractor::Actor;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::turns::Turns;
 use super::{House, Inner, environment_secrets};
 use crate::builder::plain;
 
@@ -60,6 +60,7 @@ pub enum OpenError {
 #[derive(Default)]
 pub struct HouseBuilder {
     data_dir: Option<PathBuf>,
+    store: FileOptions,
     kinds: Vec<(String, KindFn)>,
     outside: Outside,
     recordings: Recordings,
@@ -87,6 +88,12 @@ impl HouseBuilder {
     /// Where journals are kept. Without it nothing survives the process.
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(path.into());
+        self
+    }
+
+    /// How the data directory is used: the node's name, open files, and what lies between journals and the disk.
+    pub fn store_options(mut self, options: FileOptions) -> Self {
+        self.store = options;
         self
     }
 
@@ -168,7 +175,7 @@ impl HouseBuilder {
         let recorder = self.recordings.wire(&mut self.outside.wiring).await?;
         let files = match self.data_dir {
             None => None,
-            Some(path) => Some(Arc::new(open_files(path).await?)),
+            Some(path) => Some(Arc::new(open_files(path, self.store).await?)),
         };
         if let Some(files) = &files {
             // Journals decide what an agent believes to have done.
@@ -191,7 +198,8 @@ impl HouseBuilder {
         node_in_tree.set_state(NodeState::Running);
         let supervisors = Directory::new();
         let providers = Roster::new("providers", supervisors.clone());
-        let stage = Roster::new("stage", supervisors);
+        let stage = Roster::new("stage", supervisors.clone());
+        let writers = Roster::new("sessions", supervisors);
         let journals = Reader::new(store.clone(), memory.clone());
         let outputs = match files.clone() {
             Some(files) => Outputs::beside_journals(move |session| files.output_folder(session)),
@@ -204,11 +212,14 @@ impl HouseBuilder {
         let (changes, _) = watch::channel(0);
         let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
+        enlist_writers(&writers, &backstage, &store, &memory);
+        let notices = || Some(notices(house.clone()));
+        args.notice = notices();
         args.children = vec![
-            sessions(&backstage, &store, &memory).into(),
+            writers.spec(tree.clone(), notices(), Shutdown::Stop(WRITE_OUT)).into(),
             approvals(&backstage, changes.clone()).into(),
-            providers.spec(tree.clone(), None, Shutdown::Stop(Duration::from_secs(5))).into(),
-            stage.spec(tree, Some(stage_notices(house.clone())), Shutdown::Stop(Duration::from_secs(10))).into(),
+            providers.spec(tree.clone(), notices(), Shutdown::Stop(Duration::from_secs(5))).into(),
+            stage.spec(tree, notices(), Shutdown::Stop(Duration::from_secs(10))).into(),
         ];
         let root = Supervisor::root(args).await.map_err(|error| OpenError::Root(error.to_string()))?;
         let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
@@ -218,15 +229,16 @@ impl HouseBuilder {
             backstage,
             root,
             stage,
+            writers,
             store,
             files,
             memory,
             kinds,
             plain,
             lives: DashMap::new(),
+            turns: Turns::default(),
             recorder,
             changes,
-            closed: AtomicBool::new(false),
             _node: node_in_tree,
         });
         // Set once, here: nobody else has it.
@@ -261,9 +273,9 @@ impl Recordings {
     }
 }
 
-async fn open_files(path: PathBuf) -> Result<FileStore, StoreError> {
+async fn open_files(path: PathBuf, options: FileOptions) -> Result<FileStore, StoreError> {
     let work = move || {
-        let files = FileStore::open(path)?;
+        let files = FileStore::open_with(path, options)?;
         for node in files.dead_nodes()? {
             let killed = playhouse_tools::kill_leftovers(node.as_str());
             if killed > 0 {
@@ -279,8 +291,7 @@ async fn open_files(path: PathBuf) -> Result<FileStore, StoreError> {
     }
 }
 
-fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<MemoryStore>) -> ChildSpec {
-    let mut args = SupervisorArgs::new("sessions", backstage.tree.clone());
+fn enlist_writers(writers: &Roster, backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<MemoryStore>) {
     for shard in 0..SHARDS {
         let depth = Arc::default();
         let writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
@@ -304,9 +315,8 @@ fn sessions(backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<Mem
                 }
             }),
         };
-        args.children.push(spec.into());
+        writers.enlist(spec);
     }
-    Supervisor::child(args, Shutdown::Stop(WRITE_OUT))
 }
 
 fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> ChildSpec {
@@ -326,8 +336,8 @@ fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> Ch
     }
 }
 
-/// An agent whose restarts are spent is parked: its id says so, and so does its journal.
-fn stage_notices(house: Arc<OnceLock<Weak<Inner>>>) -> NoticeFn {
+/// Whose restarts are spent is parked, and whoever waits for it hears of it.
+fn notices(house: Arc<OnceLock<Weak<Inner>>>) -> NoticeFn {
     Arc::new(move |notice| {
         let Some(house) = house.get().and_then(Weak::upgrade) else { return };
         match notice {

@@ -1,24 +1,100 @@
-//! Parking: an agent that cannot go on is journaled as such, visible, and can be resumed.
+//! Parking: an actor that cannot go on is visible as such and can be started again; an agent's journal says so too.
 
 use std::sync::Arc;
 
-use playhouse_agent::Life;
-use playhouse_protocol::{AgentEvent, Entry, EntryBody, Event, EventId, SessionId};
+use playhouse_agent::approvals::APPROVALS;
+use playhouse_agent::{AgentHandle, Life, Occupant};
+use playhouse_protocol::{AgentEvent, AgentId, Entry, EntryBody, Event, EventId, SessionId};
 use playhouse_session::{Store, StoreError, Sync, Take};
+use playhouse_supervision::{Supervisor, SupervisorError};
 
 use super::House;
 
 impl House {
-    /// The stage gave an agent up.
-    pub(super) fn parked(&self, address: &str, reason: String) {
-        let Some(agent_id) = address.strip_prefix("agent/") else { return };
-        self.0.backstage.agents.park(agent_id, reason.as_str());
-        let Some(life) = self.0.lives.get(&agent_id.into()).map(|life| life.value().clone()) else { return };
-        let house = self.clone();
-        tokio::spawn(async move { house.note_parked(&life, reason).await });
+    /// A supervisor gave a child up: its address says so to everybody who waits for it, and an agent's journal as well.
+    pub(super) fn parked(&self, id: &str, reason: String) {
+        let stage = &self.0.backstage;
+        match id.split_once('/') {
+            Some(("agent", agent_id)) => {
+                stage.agents.park(agent_id, reason.as_str());
+                let Some(life) = self.0.lives.get(&agent_id.into()).map(|life| life.value().clone()) else { return };
+                let house = self.clone();
+                tokio::spawn(async move { house.note_parked(&life, reason).await });
+            }
+            Some(("writer", _)) => stage.writers.park(id, reason),
+            Some(("connection", _)) => stage.connections.park(id, reason),
+            Some(_) => {}
+            // A supervisor takes along whoever it supervises.
+            None => {
+                let because = format!("`{id}` is parked: {reason}");
+                match id {
+                    "stage" => {
+                        self.0.stage.park(&reason);
+                        stage.agents.park_all(&because);
+                    }
+                    "sessions" => {
+                        self.0.writers.park(&reason);
+                        stage.writers.park_all(&because);
+                    }
+                    "providers" => {
+                        stage.providers.park(&reason);
+                        stage.connections.park_all(&because);
+                    }
+                    APPROVALS => stage.approvals.park(id, reason),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Starts something again that is parked, with a fresh budget of restarts: an agent by its id, or anything else by
+    /// its id in [`House::tree`], such as `writer/2`. Agents that were parked because of it go on when they are resumed
+    /// or told something.
+    pub async fn unpark(&self, id: impl AsRef<str>) -> Result<(), SupervisorError> {
+        let id = id.as_ref();
+        match id.split_once('/') {
+            Some(("writer", _)) => self.0.writers.resume(id).await,
+            Some(("connection", _)) => self.0.backstage.providers.resume(id).await,
+            Some(("agent", agent)) => self.unpark_agent(&agent.into()).await,
+            None if matches!(id, "stage" | "sessions" | "providers" | APPROVALS) => {
+                Supervisor::resume(&self.0.root, id).await.map(drop)
+            }
+            Some(_) | None => self.unpark_agent(&id.into()).await,
+        }
+    }
+
+    async fn unpark_agent(&self, agent: &AgentId) -> Result<(), SupervisorError> {
+        // A sub-agent's id is its session's; it goes on with the agent at the top of its tree.
+        let beneath = SessionId::new(agent.as_str()).ok().and_then(|session| {
+            match self.0.backstage.sessions.occupant(&session) {
+                Some(Occupant::Beneath(root)) => Some(root),
+                Some(Occupant::Agent(_) | Occupant::House) | None => None,
+            }
+        });
+        let agent = beneath.unwrap_or_else(|| agent.clone());
+        let Some(handle) = self.get(&agent) else { return Err(SupervisorError::Unknown { id: agent.to_string() }) };
+        match self.go_on(&handle).await {
+            true => Ok(()),
+            false => Err(SupervisorError::NotParked { id: agent.to_string() }),
+        }
+    }
+
+    /// Lets an agent on stage go on if it is parked, in whichever way; whether it was.
+    pub(super) async fn go_on(&self, agent: &AgentHandle) -> bool {
+        let _turn = self.0.turns.of(agent.id()).await;
+        let address = playhouse_agent::actor::address(agent.id());
+        if self.0.stage.resume(&address).await.is_ok() {
+            return true;
+        }
+        agent.go_on().await.unwrap_or(false)
     }
 
     async fn note_parked(&self, life: &Arc<Life>, reason: String) {
+        let _turn = self.0.turns.of(&life.agent_id).await;
+        if self.0.backstage.agents.get(life.agent_id.as_str()).is_some() {
+            // It was started again before this was written down.
+            return;
+        }
         let session = life.session();
         self.settle(&session).await;
         match self.journal_parked(&session, &reason).await {
@@ -44,9 +120,16 @@ impl House {
 
     /// Journals that a stored session cannot go on here, and lets go of it: another process may have what it takes.
     pub(super) async fn park_stored(&self, session: &SessionId, reason: &str) -> Result<(), StoreError> {
-        self.journal_parked(session, reason).await?;
-        let (store, session) = (self.0.store.clone(), session.clone());
-        self.blocking(move || store.release(&session)).await
+        let sessions = &self.0.backstage.sessions;
+        if sessions.occupy(session, Occupant::House).is_err() {
+            // Somebody else in this house is about to find out the same.
+            return Ok(());
+        }
+        let noted = self.journal_parked(session, reason).await;
+        let (store, id) = (self.0.store.clone(), session.clone());
+        let released = self.blocking(move || store.release(&id)).await;
+        sessions.leave(session, &Occupant::House);
+        noted.map(drop).and(released)
     }
 
     /// Appends the entry, unless the journal says so already; `None` for a session that has no journal.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use playhouse_agent::actor::Origin;
 use playhouse_agent::keys::with_key;
-use playhouse_agent::{AgentHandle, Definition};
+use playhouse_agent::{AgentHandle, Definition, Occupant};
 use playhouse_protocol::entry::{Opened, Settings};
-use playhouse_protocol::{AgentId, EntryBody, SessionId};
+use playhouse_protocol::{EntryBody, SessionId};
 use playhouse_session::{SessionStatus, SessionSummary, StoreError, Take};
 
 use super::House;
@@ -67,15 +67,19 @@ impl House {
         Ok(sessions)
     }
 
-    /// Brings the agent of a stored session on stage; it goes on from its journal by itself.
+    /// Brings the agent of a stored session on stage; it goes on from its journal by itself. One that is on stage already
+    /// is given as it is, or goes on if it is parked.
     pub async fn resume(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
+        if let Some(by @ Occupant::Agent(_)) = self.0.backstage.sessions.occupant(session)
+            && let Some(agent) = self.agent_that_has(session, &by).await
+        {
+            self.go_on(&agent).await;
+            return Ok(agent);
+        }
         let opened = self.opened(session).await?;
         if let Some(parent) = &opened.spawned_by {
             let parent = parent.parent_session_id.clone();
             return Err(ResumeError::Child { session: session.clone(), parent });
-        }
-        if let Some(agent) = self.get(&opened.agent_id) {
-            return Ok(agent);
         }
         let definition = match self.parts(session, &opened.settings).await {
             Ok(definition) => definition,
@@ -122,11 +126,5 @@ impl House {
             return Err(ResumeError::MissingKind { session: session.clone(), kind: settings.kind.clone() });
         };
         make(settings).map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
-    }
-
-    /// Starts a parked agent of this house again.
-    pub async fn unpark(&self, agent: &AgentId) -> Result<AgentHandle, SpawnError> {
-        self.0.stage.resume(&playhouse_agent::actor::address(agent)).await?;
-        self.get(agent).ok_or(SpawnError::Closed)
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use life::{ADMITTED, Life, Origin, address};
-pub use msg::{AgentMsg, AgentState, Reply, Waiter};
+pub use msg::{AgentMsg, AgentState, NoConnection, Reply, Waiter};
 pub use state::State;
 
 use crate::machine::{Input, InputError};
@@ -110,11 +110,17 @@ impl State {
                     drop(permit);
                 }
                 Stage::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),
-                Stage::Parked { .. } => {
-                    self.recover("looked at after it was parked");
-                    self.hold(AgentMsg::Look { permit, reply });
-                }
+                // Looking changes nothing: going on is for whoever asks for it.
+                Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
             },
+            AgentMsg::AwaitRest { reply } => self.await_rest(reply),
+            AgentMsg::Unpark { reply } => {
+                let parked = matches!(self.stage, Stage::Parked { .. });
+                if parked {
+                    self.recover("resumed after it was parked");
+                }
+                let _ = reply.send(Ok(parked));
+            }
             AgentMsg::Call(report) => self.call_report(report),
             AgentMsg::Tool(report) => self.tool_report(report),
             AgentMsg::Commit(report) => self.commit_report(report),
@@ -133,6 +139,7 @@ impl State {
             AgentMsg::WriterIs { address, writer } => self.writer_is(address, writer),
             AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
+            AgentMsg::ChildParked { call, reason } => self.child_parked(&call, &reason),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
             AgentMsg::Crash => return Err("a crash was asked for".into()),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
@@ -24,6 +24,7 @@ use crate::hub::Hub;
 use crate::lasting::{LastingRules, RuleBook};
 use crate::machine::Now;
 use crate::roster::Roster;
+use crate::sessions::Sessions;
 
 /// How the services outside are reached, and what tools reach outside.
 #[derive(Clone, Default)]
@@ -66,6 +67,8 @@ pub struct Backstage {
     pub hub: Hub,
     /// Agents by id.
     pub agents: Directory<AgentMsg>,
+    /// Who has which session.
+    pub sessions: Sessions,
     /// Writers by shard.
     pub writers: Directory<WriterMsg>,
     /// Their addresses.
@@ -87,6 +90,7 @@ pub struct Backstage {
     /// Where long outputs of tools are kept.
     pub outputs: Outputs,
     started: Instant,
+    closing: AtomicBool,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
     leases: DashMap<usize, (usize, Arc<str>)>,
@@ -125,6 +129,7 @@ impl Backstage {
             tree,
             hub: Hub::default(),
             agents: Directory::new(),
+            sessions: Sessions::default(),
             writers: Directory::new(),
             writer_ids: (0..shards).map(writer_id).collect(),
             connections: Directory::new(),
@@ -132,6 +137,7 @@ impl Backstage {
             journals,
             outputs: Outputs::default(),
             started: Instant::now(),
+            closing: AtomicBool::new(false),
             leases: DashMap::new(),
             connections_so_far: AtomicU64::new(0),
         }
@@ -171,6 +177,16 @@ impl Backstage {
     /// The address of a session's writer.
     pub fn writer_of(&self, session: &SessionId) -> Arc<str> {
         self.writer_ids.get(shard(session, self.writer_ids.len())).cloned().unwrap_or_default()
+    }
+
+    /// From here on nothing new is begun; what is under way may end. False if it was so already.
+    pub fn begin_closing(&self) -> bool {
+        !self.closing.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether nothing new is begun any more.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
     }
 
     /// Nobody comes back: whoever waits for an address is told that it is gone.

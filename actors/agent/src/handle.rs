@@ -11,6 +11,7 @@ use playhouse_protocol::{
     SessionId,
 };
 use playhouse_supervision::{Absent, Busy};
+use ractor::{ActorId, RpcReplyPort};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -32,6 +33,9 @@ pub enum HandleError {
     /// It is not there.
     #[error(transparent)]
     Absent(#[from] Absent),
+    /// Its house is about to end.
+    #[error("the house is closing and begins nothing new: open it again, then repeat this")]
+    Closing,
     /// What was to be restored is no conversation.
     #[error("this is no saved conversation: {0}")]
     NotMessages(String),
@@ -165,17 +169,53 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// Starts a run under an input id of the caller's, or finds that it was started; returns when it is journaled.
+    /// Tells the agent something under an id of the caller's, or finds that it was told; returns when it is journaled.
+    ///
+    /// An error says what became of it: with [`InputError::OutcomeUnknown`] it may have been taken, and is to be told
+    /// again under the same id; with any other it was not.
     pub async fn tell(&self, input: Input) -> Result<(), HandleError> {
-        let agents = &self.life.backstage.agents;
+        if self.life.backstage.is_closing() && self.life.is_root() && begins_something(&input) {
+            return Err(HandleError::Closing);
+        }
+        // One place for as long as it takes: whoever repeats what a dead incarnation may have journaled is not `Busy`.
+        let place = self.life.admit(&input)?;
+        let mut sent_to = None;
+        loop {
+            let found = self.life.backstage.agents.live(self.id().as_str(), sent_to).await;
+            let actor = found.map_err(|absent| told_before(sent_to, &input, HandleError::Absent(absent)))?;
+            let (input_again, permit) = (input.clone(), place.clone());
+            match ractor::call!(actor, |reply| AgentMsg::Tell { input: input_again, permit, reply }) {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error @ InputError::Parked(_))) => return Err(told_before(sent_to, &input, error.into())),
+                // The journal was read first: what it refuses, it does not have.
+                Ok(Err(error)) => return Err(error.into()),
+                // It died before it answered: the next incarnation is asked.
+                Err(_) => sent_to = Some(actor.get_id()),
+            }
+        }
+    }
+
+    /// Waits until nothing is under way and everything is in the journal.
+    pub async fn at_rest(&self) -> Result<(), HandleError> {
+        self.ask(|reply| AgentMsg::AwaitRest { reply }).await
+    }
+
+    /// Lets an agent go on that is parked because its journal or its model could not be reached; whether it was parked.
+    pub async fn go_on(&self) -> Result<bool, HandleError> {
+        self.ask(|reply| AgentMsg::Unpark { reply }).await
+    }
+
+    /// Asks the agent, and whoever comes after it if it dies before it answers.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(RpcReplyPort<Result<T, InputError>>) -> AgentMsg,
+    ) -> Result<T, HandleError> {
         let mut not = None;
         loop {
-            let actor = agents.live(self.id().as_str(), not).await?;
-            let permit = self.life.admit(&input)?;
-            let input = input.clone();
-            match ractor::call!(actor, |reply| AgentMsg::Tell { input, permit, reply }) {
+            let actor = self.life.backstage.agents.live(self.id().as_str(), not).await?;
+            match ractor::call!(actor, &question) {
                 Ok(answer) => return Ok(answer?),
-                // It died before it answered: the next incarnation is asked.
+                // Its status may not say yet that it is dead.
                 Err(_) => not = Some(actor.get_id()),
             }
         }
@@ -183,17 +223,7 @@ impl AgentHandle {
 
     /// How the run of an input ended, now or later.
     pub async fn report(&self, input_id: &InputId) -> Result<Arc<RunReport>, HandleError> {
-        let agents = &self.life.backstage.agents;
-        let mut not = None;
-        loop {
-            let actor = agents.live(self.id().as_str(), not).await?;
-            let input_id = input_id.clone();
-            match ractor::call!(actor, |reply| AgentMsg::Await { input_id, reply }) {
-                Ok(answer) => return Ok(answer?),
-                // It died before it answered; its status may not say so yet.
-                Err(_) => not = Some(actor.get_id()),
-            }
-        }
+        self.ask(|reply| AgentMsg::Await { input_id: input_id.clone(), reply }).await
     }
 
     async fn run(&self, input: Input, input_id: InputId) -> Result<Arc<RunReport>, HandleError> {
@@ -339,20 +369,28 @@ impl Agent for AgentHandle {
     }
 
     async fn state(&self) -> Result<AgentState, HandleError> {
-        let agents = &self.life.backstage.agents;
-        let mut not = None;
-        loop {
-            let actor = agents.live(self.id().as_str(), not).await?;
-            let permit = self.life.admission.try_admit()?;
-            match ractor::call!(actor, |reply| AgentMsg::Look { permit, reply }) {
-                Ok(answer) => return Ok(answer?),
-                Err(_) => not = Some(actor.get_id()),
-            }
-        }
+        let place = self.life.admission.try_admit()?;
+        self.ask(|reply| AgentMsg::Look { permit: place.clone(), reply }).await
     }
 
     fn subscribe(&self) -> Subscription {
         self.subscribe_with(self.room())
+    }
+}
+
+/// Whether an input asks for more than what is under way.
+fn begins_something(input: &Input) -> bool {
+    !matches!(input, Input::Abort { .. } | Input::Approved { .. } | Input::Steer { .. })
+}
+
+/// What became of an input that was not answered with a yes. An incarnation that died before it answered may have
+/// journaled it.
+fn told_before(sent_to: Option<ActorId>, input: &Input, error: HandleError) -> HandleError {
+    match (sent_to, input.id()) {
+        (Some(_), Some(input_id)) => {
+            HandleError::Input(InputError::OutcomeUnknown { input_id: input_id.clone(), reason: error.to_string() })
+        }
+        (None, _) | (_, None) => error,
     }
 }
 

@@ -22,6 +22,7 @@ pub mod machine;
 pub mod policy;
 pub mod roster;
 pub mod run_stream;
+pub mod sessions;
 pub mod structured;
 pub mod sub_agent;
 mod task;
@@ -44,5 +45,6 @@ pub use machine::{FilterVerdict, InputError, PlanDecision, RunReport, SessionSou
 pub use policy::{PermissionPolicy, PolicyRequest};
 pub use roster::Roster;
 pub use run_stream::{AgentOutput, RunStream};
+pub use sessions::{Occupant, Sessions};
 pub use structured::StructuredError;
 pub use sub_agent::SubAgentTool;

@@ -53,6 +53,11 @@ impl Roster {
         }
     }
 
+    /// Puts a child on the roster that the supervisor starts with.
+    pub fn enlist(&self, spec: ChildSpec) {
+        self.specs.insert(spec.id.clone(), Arc::new(spec));
+    }
+
     /// Starts a child; it stays on the roster until [`Roster::remove`].
     pub async fn add(&self, spec: ChildSpec) -> Result<(), SupervisorError> {
         let (id, spec) = (spec.id.clone(), Arc::new(spec));
@@ -93,6 +98,11 @@ impl Roster {
         let supervisor = self.supervisors.live(&self.id, None).await;
         let supervisor = supervisor.map_err(|_| SupervisorError::Unknown { id: self.id.to_string() })?;
         Supervisor::resume(&supervisor, id).await.map(|_| ())
+    }
+
+    /// The supervisor is parked: whoever waits for it is told so.
+    pub fn park(&self, reason: &str) {
+        self.supervisors.park(self.id.clone(), reason);
     }
 
     /// The supervisor does not come back: whoever waits for it is told so.

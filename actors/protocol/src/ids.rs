@@ -25,6 +25,12 @@ macro_rules! string_id {
             }
         }
 
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl<T: Into<Arc<str>>> From<T> for $name {
             fn from(text: T) -> Self {
                 Self(text.into())

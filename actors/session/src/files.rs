@@ -430,6 +430,10 @@ impl Store for FileStore {
         }
     }
 
+    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+        folder::exists(&self.paths(session).journal)
+    }
+
     fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
         let slot = lock(&self.slots).get(session).cloned();
         if let Some(journal) = slot.as_ref().map(|slot| lock_journal(slot)).as_deref().and_then(Option::as_ref) {

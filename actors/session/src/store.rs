@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_protocol::{Entry, Fate, NodeId, Seq, SessionId};
+use playhouse_protocol::{AgentId, Entry, Fate, NodeId, Seq, SessionId};
 
 use crate::record::Unencodable;
 use crate::scan::Damage;
@@ -50,6 +50,15 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     /// Reads a journal. An unknown session is empty for [`Take::Own`], and makes no file; for [`Take::Peek`] it is
     /// [`StoreError::Unknown`]. `Own` also lets a journal take appends again after a failure.
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError>;
+
+    /// Whether a session has a journal.
+    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+        match self.load(session, Take::Peek) {
+            Ok(_) => Ok(true),
+            Err(StoreError::Unknown { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
 
     /// The epoch to append with, taking ownership if need be; reads the journal only if the store does not have it
     /// open. A journal that refuses appends goes on refusing them.
@@ -107,6 +116,17 @@ pub enum StoreError {
         node: NodeId,
         /// The owner's process.
         pid: u32,
+    },
+    /// An agent of this process has it, or it is being removed.
+    #[error(
+        "session `{session}` is in use {}: dismiss the agent first",
+        .agent.as_ref().map_or_else(|| "by the house".to_owned(), |agent| format!("by agent `{agent}`, which is on stage"))
+    )]
+    InUse {
+        /// Which.
+        session: SessionId,
+        /// The agent at the top of the tree that has it.
+        agent: Option<AgentId>,
     },
     /// Another process took it over.
     #[error(
@@ -222,6 +242,7 @@ impl StoreError {
             Self::FlushFailed { .. } | Self::Fenced { .. } | Self::Io { .. } => Fate::Unknown,
             Self::Unknown { .. }
             | Self::Held { .. }
+            | Self::InUse { .. }
             | Self::Closed
             | Self::NotLoaded { .. }
             | Self::Changed { .. }

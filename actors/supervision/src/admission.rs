@@ -37,7 +37,7 @@ impl Admission {
     pub fn try_admit(&self) -> Result<Permit, Busy> {
         self.waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.limit).then(|| n + 1))
-            .map(|_| Permit(self.waiting.clone()))
+            .map(|_| Permit(Arc::new(Place(self.waiting.clone()))))
             .map_err(|_| Busy { limit: self.limit })
     }
 
@@ -57,12 +57,15 @@ impl Admission {
     }
 }
 
-/// A taken place, freed on drop.
-#[derive(Debug)]
+/// A taken place, freed when its last clone is dropped: a sender that may have to repeat its message keeps one.
+#[derive(Clone, Debug)]
 #[must_use = "a permit that is dropped frees its place at once"]
-pub struct Permit(Arc<AtomicUsize>);
+pub struct Permit(#[expect(dead_code, reason = "held for its drop")] Arc<Place>);
 
-impl Drop for Permit {
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -86,7 +89,10 @@ mod tests {
         drop(first);
         assert_eq!(admission.depth(), 1);
         let third = admission.try_admit().unwrap();
+        let kept = third.clone();
         drop((second, third));
+        assert_eq!(admission.depth(), 1);
+        drop(kept);
         assert_eq!(admission.depth(), 0);
         assert!(Admission::new(0).try_admit().is_err());
     }

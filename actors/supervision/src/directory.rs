@@ -92,6 +92,13 @@ impl<M: Message> Directory<M> {
         self.seat(id.into(), Seat::Parked(reason.into()));
     }
 
+    /// Marks every id as parked.
+    pub fn park_all(&self, reason: &str) {
+        let reason: Arc<str> = reason.into();
+        let ids: Vec<Arc<str>> = self.slots.iter().map(|slot| slot.key().clone()).collect();
+        ids.into_iter().for_each(|id| self.park(id, reason.clone()));
+    }
+
     /// Forgets the id: it is gone for good.
     pub fn retire(&self, id: &str) {
         if let Some((_, Slot { waiters: Some(waiters), .. })) = self.slots.remove(id) {

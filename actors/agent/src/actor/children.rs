@@ -16,7 +16,8 @@ use super::state::{Stage, State};
 use crate::definition::Definition;
 use crate::handle::{Agent, AgentHandle, HandleError};
 use crate::hooks::Approvals;
-use crate::machine::Input;
+use crate::machine::{Input, InputError};
+use crate::sessions::Occupant;
 use crate::sub_agent::{result_of, task};
 use crate::task::Task;
 
@@ -65,6 +66,15 @@ impl State {
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
         self.work().orphans.retain(|orphan| *orphan != session);
+        let taken = self.life.backstage.sessions.occupy_also(
+            &self.life.root,
+            &session,
+            Occupant::Beneath(self.life.root.clone()),
+        );
+        if taken.is_err() {
+            let reason = format!("its session `{session}` is in use by someone else in this house");
+            return self.child_parked(&call, &reason);
+        }
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
         let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
         life.enter();
@@ -166,6 +176,12 @@ impl State {
         self.feed(Input::ChildEnded { call: call.clone(), result, duration_ms });
     }
 
+    /// The child cannot go on until something is mended. Neither can whoever waits for it: both go on when the parent
+    /// is resumed.
+    pub(super) fn child_parked(&mut self, call: &ToolCallId, reason: &str) {
+        self.park(format!("its sub-agent of call `{call}` cannot go on: {reason}"));
+    }
+
     /// Nothing of a child that is over is kept, but for what is in its journal.
     pub(super) fn end_child(&mut self, child: Child) {
         let house = self.life.backstage.clone();
@@ -178,8 +194,14 @@ impl State {
         let session = child.life.session();
         match child.life.opened.settings.durability {
             Durability::None => self.work().spent.push(session),
-            Durability::Flush | Durability::Os => house.release(session),
+            Durability::Flush | Durability::Os => self.release_child(session),
         }
+    }
+
+    fn release_child(&self, session: SessionId) {
+        let house = &self.life.backstage;
+        house.sessions.leave(&session, &Occupant::Beneath(self.life.root.clone()));
+        house.release(session);
     }
 
     /// The run's end is durable: what its sub-agents left in memory is not needed any more, nor are those that a crash
@@ -191,10 +213,12 @@ impl State {
             house.hub.close(&session.as_str().into());
             match self.life.opened.settings.durability {
                 Durability::None => self.work().spent.push(session),
-                Durability::Flush | Durability::Os => house.release(session),
+                Durability::Flush | Durability::Os => self.release_child(session),
             }
         }
+        let beneath = Occupant::Beneath(self.life.root.clone());
         for session in self.work().spent.drain(..) {
+            house.sessions.leave(&session, &beneath);
             house.remove(session);
         }
     }
@@ -219,10 +243,19 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         let messages = vec![Arc::new(AgentMessage::user(task, at))];
         let ended = async {
             handle.tell(Input::Prompt { input_id: input_id.clone(), messages }).await?;
-            handle.report(&input_id).await
+            let report = handle.report(&input_id).await?;
+            // What follows a run's end, such as `after_loop`, is the child's as well. Its answer stands in any case.
+            let _ = handle.at_rest().await;
+            Ok(report)
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
+            Err(HandleError::Input(
+                error @ (InputError::Parked(_) | InputError::NotJournaled(_) | InputError::OutcomeUnknown { .. }),
+            )) => {
+                let _ = parent.cast(AgentMsg::ChildParked { call, reason: error.to_string() });
+                return;
+            }
             Err(HandleError::Input(error)) => {
                 Err(ToolError::Failed(format!("the sub-agent refused its task: {error}")))
             }

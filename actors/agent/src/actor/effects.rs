@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{
-    Batch, CallId, CallReport, CommitReport, Durability, ModelConfig, ProviderError, SessionId, StreamConfig,
+    Batch, CallId, CallReport, CommitReport, Durability, Fate, ModelConfig, ProviderError, SessionId, StreamConfig,
     ToolCallId, ToolReport,
 };
 use playhouse_provider::{ConnectionMsg, Patience};
@@ -14,7 +14,7 @@ use playhouse_supervision::NodeState;
 use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, Sandbox, ToolJob};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 
-use super::msg::AgentMsg;
+use super::msg::{AgentMsg, NoConnection};
 use super::redaction::{clean_failure, clean_report};
 use super::state::{Stage, State};
 use super::work::Asked;
@@ -89,6 +89,13 @@ impl State {
     fn append(&mut self, session: SessionId, batch: Batch) {
         let Stage::Live(machine) = &self.stage else { return };
         let durability = machine.durable().settings.durability;
+        if session != machine.durable().session_id
+            && let Err(error) = self.life.occupy(&session)
+        {
+            let report = CommitReport::Failed { session, batch: batch.number, error, fate: Fate::NotWritten };
+            let _ = self.myself.cast(AgentMsg::Commit(report));
+            return;
+        }
         let reply = self.myself.get_derived::<CommitReport>();
         let address = self.life.backstage.writer_of(&session);
         let known =
@@ -188,16 +195,16 @@ impl State {
         let life = self.life.clone();
         self.work().connection_search = Some(Task::spawn(async move {
             let found = async {
-                let lease = house.connect(&model, own).await?;
+                let lease = house.connect(&model, own).await.map_err(NoConnection::Setup)?;
                 let address = lease.id().clone();
                 life.lease(lease);
-                house.connections.live(&address, None).await.map_err(|absent| absent.to_string())
+                Ok(house.connections.live(&address, None).await?)
             };
             let _ = myself.cast(AgentMsg::ConnectionIs(found.await));
         }));
     }
 
-    pub(super) fn connection_is(&mut self, found: Result<ActorRef<ConnectionMsg>, String>) {
+    pub(super) fn connection_is(&mut self, found: Result<ActorRef<ConnectionMsg>, NoConnection>) {
         self.work().connection_search = None;
         match found {
             Ok(connection) => {
@@ -214,10 +221,17 @@ impl State {
                     }
                 }
             }
-            Err(message) => {
-                if let Some((call, config)) = self.work().unsent.take() {
-                    let error = ProviderError::Other { message };
-                    self.feed(Input::CallFailed { call, attempt: config.attempt, error });
+            Err(missing) => {
+                let Some((call, config)) = self.work().unsent.take() else { return };
+                match (missing, &self.stage) {
+                    // Nothing is wrong with the run: it goes on when the connection does.
+                    (NoConnection::Absent(absent), Stage::Live(machine)) if !machine.can_fall_back() => {
+                        self.park(format!("the model cannot be asked: its connection: {absent}"));
+                    }
+                    (missing, _) => {
+                        let error = ProviderError::Other { message: missing.to_string() };
+                        self.feed(Input::CallFailed { call, attempt: config.attempt, error });
+                    }
                 }
             }
         }

@@ -17,6 +17,7 @@ use crate::hooks::Approvals;
 use crate::hub::Topic;
 use crate::keys::with_key;
 use crate::machine::{Approver, Input, Setup};
+use crate::sessions::Occupant;
 
 /// How many models' keys an agent remembers.
 const KEYED: usize = 16;
@@ -42,6 +43,8 @@ pub struct Life {
     /// Where it tells what happens.
     pub topic: Arc<Topic>,
     session: Mutex<SessionId>,
+    /// The agent at the top of its tree: itself, or the one whose sub-agent it is at some depth.
+    pub root: AgentId,
     /// The models that the program gave with a key, the latest first.
     keyed: Mutex<Vec<Arc<ModelConfig>>>,
     /// Its share in a connection.
@@ -59,6 +62,8 @@ pub struct Life {
 pub enum Origin {
     /// It was just made up.
     New,
+    /// It was chosen by the program, and must not have one.
+    Named,
     /// It may be in the store.
     Stored,
 }
@@ -67,18 +72,20 @@ impl Life {
     /// The life of an agent that begins with `opened`, or with the journal of its session.
     pub fn new(backstage: Arc<Backstage>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
         let topic = backstage.hub.topic(&opened.agent_id);
-        Self::telling(topic, backstage, definition, opened, origin)
+        let root = opened.agent_id.clone();
+        Self::telling(topic, root, backstage, definition, opened, origin)
     }
 
     /// The life of a sub-agent: what it tells, whoever listens to the parent's tree hears as well.
     pub(super) fn beneath(parent: &Life, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
         let backstage = parent.backstage.clone();
         let topic = backstage.hub.topic_beneath(&opened.agent_id, &parent.topic);
-        Self::telling(topic, backstage, definition, opened, origin)
+        Self::telling(topic, parent.root.clone(), backstage, definition, opened, origin)
     }
 
     fn telling(
         topic: Arc<Topic>,
+        root: AgentId,
         backstage: Arc<Backstage>,
         definition: Arc<Definition>,
         mut opened: Opened,
@@ -93,6 +100,7 @@ impl Life {
         clean_opened(&backstage.secrets(), &mut opened);
         Self {
             topic,
+            root,
             session: Mutex::new(opened.session_id.clone()),
             keyed: Mutex::new(keyed),
             lease: Mutex::default(),
@@ -102,7 +110,7 @@ impl Life {
             opened: Arc::new(opened),
             admission: Admission::new(ADMITTED),
             urgent: OnceLock::new(),
-            fresh: AtomicBool::new(origin == Origin::New),
+            fresh: AtomicBool::new(origin != Origin::Stored),
             begun: AtomicBool::new(false),
             predecessor: Mutex::default(),
             backstage,
@@ -115,6 +123,31 @@ impl Life {
             self.topic.told_up_to(self.session(), EventId::default());
         }
         self.backstage.hub.call_back(&self.topic, &self.definition.callbacks);
+    }
+
+    /// Whether it is nobody's sub-agent.
+    pub fn is_root(&self) -> bool {
+        self.root == self.agent_id
+    }
+
+    /// Who has its sessions.
+    pub fn occupant(&self) -> Occupant {
+        match self.is_root() {
+            true => Occupant::Agent(self.root.clone()),
+            false => Occupant::Beneath(self.root.clone()),
+        }
+    }
+
+    /// Takes one more session for it, or says why not.
+    pub(super) fn occupy(&self, session: &SessionId) -> Result<(), String> {
+        let taken = self.backstage.sessions.occupy_also(&self.root, session, self.occupant());
+        taken.map_err(|by| match by {
+            Occupant::Agent(agent) => format!("session `{session}` belongs to agent `{agent}` of this house: use that"),
+            Occupant::Beneath(agent) => {
+                format!("session `{session}` belongs to a sub-agent of agent `{agent}` of this house: use that agent")
+            }
+            Occupant::House => format!("session `{session}` is being removed"),
+        })
     }
 
     /// A place for an input, or the word that none is free.

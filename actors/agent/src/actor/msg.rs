@@ -9,7 +9,7 @@ use playhouse_protocol::{
 };
 use playhouse_provider::ConnectionMsg;
 use playhouse_session::WriterMsg;
-use playhouse_supervision::Permit;
+use playhouse_supervision::{Absent, Permit};
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::recovery::Recovery;
@@ -19,6 +19,17 @@ use crate::machine::{HookId, Input, InputError, Machine, RunReport, Timer, Verdi
 pub type Reply = RpcReplyPort<Result<(), InputError>>;
 /// Who waits for a run's end.
 pub type Waiter = RpcReplyPort<Result<Arc<RunReport>, InputError>>;
+
+/// Why a model cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoConnection {
+    /// Its provider cannot be made here.
+    #[error("{0}")]
+    Setup(String),
+    /// Its connection is parked, or gone.
+    #[error(transparent)]
+    Absent(#[from] Absent),
+}
 
 /// What an agent is told.
 #[derive(Debug)]
@@ -38,6 +49,16 @@ pub enum AgentMsg {
         input_id: InputId,
         /// Who is told.
         reply: Waiter,
+    },
+    /// Tell me when nothing is under way and everything is in the journal.
+    AwaitRest {
+        /// Who is told.
+        reply: Reply,
+    },
+    /// Go on, if you are parked.
+    Unpark {
+        /// Who is told whether it was.
+        reply: RpcReplyPort<Result<bool, InputError>>,
     },
     /// What is the agent's state?
     Look {
@@ -71,13 +92,20 @@ pub enum AgentMsg {
         writer: Result<ActorRef<WriterMsg>, String>,
     },
     /// The connection to the model, or why there is none.
-    ConnectionIs(Result<ActorRef<ConnectionMsg>, String>),
+    ConnectionIs(Result<ActorRef<ConnectionMsg>, NoConnection>),
     /// A sub-agent's run is over.
     ChildDone {
         /// The call that asked for it.
         call: ToolCallId,
         /// What it gave.
         result: Result<ToolResult, ToolError>,
+    },
+    /// A sub-agent cannot go on until something is mended.
+    ChildParked {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// Why.
+        reason: String,
     },
     /// A sub-agent's pause before its restart is over.
     ChildDue {
@@ -92,9 +120,11 @@ pub enum AgentMsg {
 
 impl AgentMsg {
     /// Every name that [`AgentMsg::name`] gives.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 18] = [
         "Tell",
         "Await",
+        "AwaitRest",
+        "Unpark",
         "Look",
         "Call",
         "Tool",
@@ -105,6 +135,7 @@ impl AgentMsg {
         "WriterIs",
         "ConnectionIs",
         "ChildDone",
+        "ChildParked",
         "ChildDue",
         "AskAgain",
         "Crash",
@@ -115,6 +146,8 @@ impl AgentMsg {
         match self {
             Self::Tell { .. } => "Tell",
             Self::Await { .. } => "Await",
+            Self::AwaitRest { .. } => "AwaitRest",
+            Self::Unpark { .. } => "Unpark",
             Self::Look { .. } => "Look",
             Self::Call(_) => "Call",
             Self::Tool(_) => "Tool",
@@ -125,6 +158,7 @@ impl AgentMsg {
             Self::WriterIs { .. } => "WriterIs",
             Self::ConnectionIs(_) => "ConnectionIs",
             Self::ChildDone { .. } => "ChildDone",
+            Self::ChildParked { .. } => "ChildParked",
             Self::ChildDue { .. } => "ChildDue",
             Self::AskAgain => "AskAgain",
             Self::Crash => "Crash",

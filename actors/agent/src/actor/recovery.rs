@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{Event, EventId, Seq};
+use playhouse_protocol::{Event, EventId, InputId, Seq};
 use playhouse_session::{Loaded, StoreError, WriterMsg};
 use ractor::ActorRef;
 
@@ -57,7 +57,8 @@ impl State {
                 self.life.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
                 self.work().orphans = machine.durable().children_under_way();
-                self.answer_late_waiters();
+                let open = machine.durable().open_input().cloned();
+                self.answer_late_waiters(open.as_ref());
                 let effects = machine.recover(self.life.backstage.now(), reason);
                 self.stage = Stage::Live(Box::new(machine));
                 self.carry_out(effects);
@@ -75,6 +76,7 @@ impl State {
                     match msg {
                         AgentMsg::Tell { reply, .. } => drop(reply.send(Err(parked))),
                         AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
+                        AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
                         // Nothing else is held.
                         _ => {}
                     }
@@ -84,10 +86,15 @@ impl State {
         }
     }
 
-    fn answer_late_waiters(&mut self) {
-        for report in self.ended.clone() {
-            for reply in self.work().waiters.remove(&report.input_id).unwrap_or_default() {
-                let _ = reply.send(Ok(report.clone()));
+    /// Tells those who waited during recovery how their runs ended, unless theirs goes on.
+    fn answer_late_waiters(&mut self, open: Option<&InputId>) {
+        for (input_id, waiting) in std::mem::take(&mut self.work().waiters) {
+            if Some(&input_id) == open {
+                self.work().waiters.insert(input_id, waiting);
+                continue;
+            }
+            for reply in waiting {
+                let _ = reply.send(self.ended_run(&input_id));
             }
         }
     }
@@ -95,10 +102,15 @@ impl State {
     /// Drops everything that is under way and waits to be told something.
     pub(super) fn park(&mut self, reason: String) {
         self.drop_flight();
-        for (_, replies) in self.work().replies.drain() {
+        // What has not been answered may be on its way into the journal.
+        for (input_id, replies) in self.work().replies.drain() {
             for (reply, _permit) in replies {
-                let _ = reply.send(Err(InputError::Parked(reason.clone())));
+                let error = InputError::OutcomeUnknown { input_id: input_id.clone(), reason: reason.clone() };
+                let _ = reply.send(Err(error));
             }
+        }
+        for reply in self.work().resting.drain(..) {
+            let _ = reply.send(Err(InputError::Parked(reason.clone())));
         }
         for reply in self.work().waiters.drain().flat_map(|(_, waiting)| waiting) {
             let _ = reply.send(Err(InputError::Parked(reason.clone())));
@@ -137,7 +149,12 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
         }
         let placeholder = life.setup(&life.opened.settings, Arc::clone);
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
+        if let (Some(parent), true) = (&machine.durable().spawned_by, life.is_root()) {
+            let parent = &parent.parent_session_id;
+            return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`"));
+        }
         if let Some(next) = machine.durable().rotated_to.clone() {
+            life.occupy(&next)?;
             session = next;
             told = told.map(|_| EventId::default());
             continue;

@@ -9,7 +9,7 @@ use playhouse_supervision::NodeState;
 use ractor::ActorRef;
 
 use super::life::Life;
-use super::msg::{AgentMsg, Waiter};
+use super::msg::{AgentMsg, Reply, Waiter};
 use super::work::Work;
 use crate::machine::{InputError, Machine, RunReport};
 use crate::task::Task;
@@ -103,22 +103,46 @@ impl State {
             Stage::Live(machine) => machine.is_at_rest(),
             Stage::Recovering { .. } | Stage::Parked { .. } => true,
         };
-        if rests && self.work.as_ref().is_some_and(|work| work.is_done()) {
-            self.work = None;
+        if rests && let Some(work) = &mut self.work {
+            for reply in work.resting.drain(..) {
+                // Whoever asked may be gone.
+                let _ = reply.send(Ok(()));
+            }
+            if work.is_done() {
+                self.work = None;
+            }
         }
     }
 
     pub(super) fn await_run(&mut self, input_id: InputId, reply: Waiter) {
-        let ended = self.ended.iter().find(|report| report.input_id == input_id);
-        match (ended, &self.stage) {
+        let ended = self.ended_run(&input_id);
+        match &self.stage {
             // Whoever asked may be gone.
-            (Some(report), _) => drop(reply.send(Ok(report.clone()))),
-            (None, Stage::Parked { reason }) => drop(reply.send(Err(InputError::Parked(reason.clone())))),
-            (None, Stage::Live(_) | Stage::Recovering { .. }) => {
+            _ if ended.is_ok() => drop(reply.send(ended)),
+            Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+            Stage::Live(machine) if !machine.durable().knows_run(&input_id) => drop(reply.send(ended)),
+            // Its end may be on its way into the journal.
+            Stage::Live(_) | Stage::Recovering { .. } => {
                 let waiting = self.work().waiters.entry(input_id).or_default();
                 waiting.retain(|reply| !reply.is_closed());
                 waiting.push(reply);
             }
+        }
+    }
+
+    /// How the run of an input ended, if that is still remembered.
+    pub(super) fn ended_run(&self, input_id: &InputId) -> Result<Arc<RunReport>, InputError> {
+        let ended = self.ended.iter().find(|report| report.input_id == *input_id);
+        ended.cloned().ok_or_else(|| InputError::UnknownRun(input_id.clone()))
+    }
+
+    /// Answers when nothing is under way and everything is in the journal.
+    pub(super) fn await_rest(&mut self, reply: Reply) {
+        match &self.stage {
+            Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+            Stage::Recovering { .. } => self.hold(AgentMsg::AwaitRest { reply }),
+            // `settle` follows every message.
+            Stage::Live(_) => self.work().resting.push(reply),
         }
     }
 

@@ -52,6 +52,8 @@ pub(super) struct Work {
     pub timers: HashMap<Timer, Task>,
     pub replies: HashMap<InputId, Vec<(Reply, Permit)>>,
     pub waiters: HashMap<InputId, Vec<Waiter>>,
+    /// Those who wait until nothing is under way.
+    pub resting: Vec<Reply>,
 }
 
 impl Work {
@@ -75,11 +77,13 @@ impl Work {
             timers,
             replies,
             waiters,
+            resting,
         } = self;
         let actors = executor.is_none() && running.is_empty() && children.is_empty();
         let call = unsent.is_none() && call_node.is_none() && connection_search.is_none();
         let tasks = writer_searches.is_empty() && hooks.is_empty() && questions.is_empty() && timers.is_empty();
-        let others = replies.is_empty() && waiters.is_empty() && spent.is_empty() && orphans.is_empty();
-        actors && call && tasks && others
+        let others = replies.is_empty() && waiters.is_empty() && resting.is_empty();
+        let children = spent.is_empty() && orphans.is_empty();
+        actors && call && tasks && others && children
     }
 }

@@ -20,12 +20,17 @@ const MAX_QUEUED: usize = 1_024;
 impl Machine {
     pub(super) fn accept(&mut self, input: Input) {
         let Some(input_id) = input.id().cloned() else { return };
-        if let Some(error) = self.closed() {
+        if let Some(reason) = &self.flight.parked {
+            let error = InputError::Parked(reason.clone());
             self.act(Effect::Refuse { input_id, error });
             return;
         }
         if self.durable.seen.contains(&input_id) {
             self.act(Effect::Ack { input_id });
+            return;
+        }
+        if let Some(error) = self.closed() {
+            self.act(Effect::Refuse { input_id, error });
             return;
         }
         match self.take(input) {
@@ -35,11 +40,8 @@ impl Machine {
         }
     }
 
-    /// Why nothing is taken at all.
+    /// Why nothing new is taken at all.
     fn closed(&self) -> Option<InputError> {
-        if let Some(reason) = &self.flight.parked {
-            return Some(InputError::Parked(reason.clone()));
-        }
         if self.flight.rotation.is_some() {
             return Some(InputError::Busy);
         }

@@ -137,11 +137,20 @@ impl Durable {
         self.run.is_some() || self.pending.is_some() || self.closing.is_some()
     }
 
+    /// The input of the run under way, or of the one about to begin.
+    pub fn open_input(&self) -> Option<&InputId> {
+        let open = self.run.as_ref().map(|run| &run.input_id);
+        open.or(self.pending.as_ref().map(|pending| &pending.input_id))
+    }
+
+    /// Whether the run of an input is under way, about to begin, or among the last that ended.
+    pub fn knows_run(&self, input_id: &InputId) -> bool {
+        self.open_input() == Some(input_id) || self.ended.iter().any(|report| report.input_id == *input_id)
+    }
+
     /// The input of the run under way, of the one about to begin, or else of the last one.
     pub fn last_input(&self) -> Option<&InputId> {
-        let open = self.run.as_ref().map(|run| &run.input_id);
-        let open = open.or(self.pending.as_ref().map(|pending| &pending.input_id));
-        open.or(self.ended.back().map(|report| &report.input_id))
+        self.open_input().or(self.ended.back().map(|report| &report.input_id))
     }
 
     /// The sessions of sub-agents that were started and have given nothing yet.

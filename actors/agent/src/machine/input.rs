@@ -388,7 +388,7 @@ pub enum InputError {
     NotJournaled(String),
     /// The journal may have it, or not.
     #[error(
-        "the journal could not be made safe, so it is not known whether this was accepted ({reason}): send it again under the id `{input_id}`, and it is taken once"
+        "it is not known whether this was accepted ({reason}): send it again under the id `{input_id}`, and it is taken once"
     )]
     OutcomeUnknown {
         /// The id to repeat it under.
@@ -396,6 +396,11 @@ pub enum InputError {
         /// Why.
         reason: String,
     },
+    /// Nobody knows of such a run any more.
+    #[error(
+        "no run of input `{0}` is under way or among the last that ended: the conversation has what came of it, and the journal's events"
+    )]
+    UnknownRun(InputId),
     /// The conversation goes on elsewhere.
     #[error("this conversation goes on in session `{0}`: use that")]
     Rotated(SessionId),

@@ -267,8 +267,8 @@ fn f54_what_may_be_in_the_journal_is_not_refused() {
     rig.prompt("hi");
     let batch = rig.queued[0].1.number;
     let lines = rig.tell(Input::CommitFailed { batch, error: "EIO".into(), fate: Fate::Unknown });
-    let unknown = "the journal could not be made safe, so it is not known whether this was accepted (EIO): send it \
-                   again under the id `i1`, and it is taken once";
+    let unknown = "it is not known whether this was accepted (EIO): send it again under the id `i1`, and it is taken \
+                   once";
     assert_eq!(lines, [format!("> refuse i1: {unknown}"), "> park: the journal could not be written: EIO".into()]);
 }
 

@@ -1,0 +1,232 @@
+//! One session, one agent: opening, spawning, dismissing, resuming and removing, at once and in every order.
+
+#[path = "support/kit.rs"]
+mod kit;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kit::{FnModel, Gate, healthy, lines, soon, until};
+use playhouse::prelude::*;
+use playhouse::protocol::SessionId;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+const KIND: &str = "plain";
+
+fn definition() -> Definition {
+    let model = FnModel::new(|_| Step::text("ok"));
+    Definition { provider_override: Some(Arc::new(model)), ..Definition::default() }
+}
+
+async fn house_in(folder: &Path) -> House {
+    House::builder().data_dir(folder.join("data")).kind(KIND, |_| Ok(definition())).open().await.unwrap()
+}
+
+fn agent_of(house: &House) -> AgentBuilder {
+    house.agent().kind(KIND).definition(definition()).durability(Durability::Os)
+}
+
+/// A session with one prompt in it, whose agent is off the stage again.
+async fn stored(house: &House) -> SessionId {
+    let agent = agent_of(house).spawn().await.unwrap();
+    agent.prompt("first").await.unwrap();
+    house.dismiss(agent.id()).await;
+    agent.session_id()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_a_session_that_is_opened_again_has_the_agent_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let session = stored(&house).await;
+    let mut opening = JoinSet::new();
+    for _ in 0..8 {
+        let (house, session) = (house.clone(), session.clone());
+        opening.spawn(async move {
+            let agent = agent_of(&house).session(session.clone()).open().await.unwrap();
+            let resumed = house.resume(&session).await.unwrap();
+            assert_eq!(agent.id(), resumed.id());
+            agent
+        });
+    }
+    let agents = soon("eight handles", opening.join_all()).await;
+    assert!(agents.iter().all(|agent| agent.id() == agents[0].id()));
+    assert_eq!(house.agents().len(), 1);
+    for (n, agent) in agents.iter().enumerate() {
+        agent.prompt(&format!("prompt {n}")).await.unwrap();
+    }
+    let said = lines(healthy(&agents[0]).await.messages.as_slice());
+    house.shutdown(Duration::ZERO).await;
+
+    let next = house_in(folder.path()).await;
+    let told = lines(healthy(&next.resume(&session).await.unwrap()).await.messages.as_slice());
+    assert_eq!((told.len(), &told), (18, &said), "what was acknowledged is in the journal");
+    next.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_nothing_new_is_spawned_on_a_session_that_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let session = stored(&house).await;
+    let refused = agent_of(&house).session(session.clone()).spawn().await.unwrap_err().to_string();
+    assert!(refused.contains("has a journal already") && refused.contains("open"), "{refused}");
+    assert_eq!(healthy(&house.resume(&session).await.unwrap()).await.messages.len(), 2);
+
+    // One that has no journal yet can be spawned once.
+    let new = SessionId::new("never-seen").unwrap();
+    let spawn = || agent_of(&house).session(new.clone()).spawn();
+    let (a, b) = tokio::join!(spawn(), spawn());
+    let refused = match (&a, &b) {
+        (Ok(_), Err(refused)) | (Err(refused), Ok(_)) => refused.to_string(),
+        _ => panic!("{a:?} {b:?}"),
+    };
+    assert!(refused.contains("never-seen") && refused.contains("on stage"), "{refused}");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_a_session_in_memory_has_one_agent_too() {
+    let house = House::in_memory().await.unwrap();
+    let session = SessionId::new("in-memory").unwrap();
+    let one = house.agent().definition(definition()).session(session.clone()).spawn().await.unwrap();
+    one.prompt("one").await.unwrap();
+    assert!(house.agent().definition(definition()).session(session.clone()).spawn().await.is_err());
+    let two = house.agent().definition(definition()).session(session.clone()).open().await.unwrap();
+    two.prompt("two").await.unwrap();
+    assert_eq!(one.id(), two.id());
+    assert_eq!(healthy(&one).await.messages.len(), 4);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_an_earlier_session_of_an_agent_leads_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let agent = agent_of(&house).spawn().await.unwrap();
+    agent.prompt("one").await.unwrap();
+    let earlier = agent.session_id();
+    let later = agent.new_session().await.unwrap();
+    let same = agent_of(&house).session(earlier.clone()).open().await.unwrap();
+    assert_eq!((same.id(), same.session_id()), (agent.id(), later.clone()));
+    house.shutdown(Duration::ZERO).await;
+
+    // In a house that does not know what led where, the second one is told.
+    let house = house_in(folder.path()).await;
+    let agent = house.resume(&later).await.unwrap();
+    agent.prompt("two").await.unwrap();
+    let second = agent_of(&house).session(earlier).open().await.unwrap();
+    let refused = soon("an answer", second.prompt("three")).await.unwrap_err().to_string();
+    assert!(refused.contains(later.as_str()), "{refused}");
+    assert_eq!(healthy(&agent).await.messages.len(), 4);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dismissing_and_resuming_at_once_leaves_an_agent_or_none_and_no_ghost() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let agent = agent_of(&house).spawn().await.unwrap();
+    agent.prompt("first").await.unwrap();
+    let (id, session) = (agent.id().clone(), agent.session_id());
+    for round in 0..60 {
+        let (dismissing, resuming) = (house.clone(), house.clone());
+        let (agent, wanted) = (id.clone(), session.clone());
+        let dismissed = tokio::spawn(async move { dismissing.dismiss(&agent).await });
+        let resumed = tokio::spawn(async move {
+            for _ in 0..round % 8 {
+                tokio::task::yield_now().await;
+            }
+            resuming.resume(&wanted).await
+        });
+        soon("the dismissal", dismissed).await.unwrap();
+        soon("the resumption", resumed).await.unwrap().unwrap();
+        if let Some(up) = house.get(&id) {
+            soon("whoever is on stage answers", up.state()).await.unwrap();
+        }
+        let again = soon("a second resumption", house.resume(&session)).await.unwrap();
+        assert_eq!(soon("it answers", again.state()).await.unwrap().messages.len(), 2, "round {round}");
+    }
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_whose_agent_is_on_stage_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let gate = Gate::closed();
+    let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+        ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "wait"})),
+        ("wait", 0) => Step::text("").tool_call("gate", json!({})),
+        _ => Step::text("ok"),
+    });
+    let tools = Some(ToolSet::new(vec![Arc::new(gate.tool("gate"))]).unwrap());
+    let helper = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+    let agent = house.agent().provider_override(model).sub_agent(helper).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the sub-agent is at work", gate.reached(1)).await;
+    let sessions: Vec<SessionId> =
+        house.sessions().await.unwrap().into_iter().map(|session| session.session_id).collect();
+    assert_eq!(sessions.len(), 2);
+    for session in &sessions {
+        let refused = house.remove_session(session).await.unwrap_err().to_string();
+        assert!(refused.contains("on stage") && refused.contains("dismiss"), "{refused}");
+    }
+    gate.open();
+    assert_eq!(soon("the run", run).await.unwrap().unwrap().text(), "ok");
+    house.dismiss(agent.id()).await;
+    for session in &sessions {
+        house.remove_session(session).await.unwrap();
+    }
+    assert!(house.sessions().await.unwrap().is_empty());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f41_a_dismissed_agent_takes_its_earlier_sessions_along() {
+    let house = House::in_memory().await.unwrap();
+    let agent = house.agent().definition(definition()).spawn().await.unwrap();
+    for _ in 0..3 {
+        agent.prompt("say something").await.unwrap();
+        agent.new_session().await.unwrap();
+    }
+    assert!(house.sessions().await.unwrap().len() >= 3);
+    house.dismiss(agent.id()).await;
+    assert_eq!(house.sessions().await.unwrap(), Vec::new());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f41_a_dismissed_agent_takes_the_sub_agents_along_that_a_crash_left() {
+    let house = House::in_memory().await.unwrap();
+    let stage = house.backstage().clone();
+    let gate = Gate::closed();
+    let tools = Some(ToolSet::new(vec![Arc::new(gate.tool("gate"))]).unwrap());
+    let inner = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+    let sub_agents = vec![Arc::new(inner)];
+    let outer = SubAgentTool::new("helper").with_definition(Definition { sub_agents, ..Definition::default() });
+    until("the house is up", || stage.tree.len() >= 9).await;
+    let quiet = [stage.agents.len(), stage.hub.len(), stage.tree.len()];
+    for round in 1..=20 {
+        let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+            ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "one"})),
+            ("one", 0) => Step::text("").tool_call("helper", json!({"task": "two"})),
+            ("two", 0) => Step::text("").tool_call("gate", json!({})),
+            _ => Step::text("ok"),
+        });
+        let agent = house.agent().provider_override(model).sub_agent(outer.clone()).spawn().await.unwrap();
+        let asking = agent.clone();
+        let run = tokio::spawn(async move { asking.prompt("begin").await });
+        soon("the deepest is at work", gate.reached(round)).await;
+        // Gone with everything beneath it, and dismissed before it has taken that up again.
+        agent.crash().await.unwrap();
+        house.dismiss(agent.id()).await;
+        assert!(soon("the run", run).await.unwrap().is_err());
+    }
+    until("nothing is left", || [stage.agents.len(), stage.hub.len(), stage.tree.len()] == quiet).await;
+    assert_eq!(house.sessions().await.unwrap(), Vec::new());
+    house.shutdown(Duration::ZERO).await;
+}

@@ -1,0 +1,311 @@
+//! What cannot go on waits, is seen, hurts nobody else and can be started again; looking changes nothing.
+
+#[path = "support/kit.rs"]
+mod kit;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kit::{FnModel, FnTool, Gate, healthy, lines, soon, until, wait_for};
+use playhouse::agent::machine::Input;
+use playhouse::agent::new_input;
+use playhouse::prelude::*;
+use playhouse::session::disk::{Disk, Kernel};
+use playhouse::session::{FileOptions, SessionStatus};
+use playhouse::supervision::NodeState;
+use serde_json::json;
+
+/// A disk that is full for some journals as long as the test says so.
+#[derive(Clone, Debug)]
+struct Tight {
+    full: Arc<AtomicBool>,
+    /// Part of the names of the journals that have no room.
+    of: Arc<std::sync::Mutex<Option<String>>>,
+}
+
+impl Tight {
+    fn new() -> Self {
+        Self { full: Arc::default(), of: Arc::default() }
+    }
+
+    fn options(&self) -> FileOptions {
+        FileOptions { disk: Arc::new(self.clone()), ..FileOptions::default() }
+    }
+
+    fn has_room_for(&self, file: &File) -> bool {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let of = self.of.lock().unwrap();
+        !self.full.load(Ordering::SeqCst) || of.as_ref().is_some_and(|spared| name.contains(spared.as_str()))
+    }
+}
+
+impl Disk for Tight {
+    fn write(&self, file: &File, record: &[u8]) -> io::Result<usize> {
+        match self.has_room_for(file) {
+            true => Kernel.write(file, record),
+            false => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    fn flush(&self, file: &File) -> io::Result<()> {
+        Kernel.flush(file)
+    }
+}
+
+async fn house_on(folder: &Path, disk: &Tight) -> House {
+    House::builder().data_dir(folder.join("data")).store_options(disk.options()).open().await.unwrap()
+}
+
+fn is_parked(house: &House, agent: &AgentHandle) -> bool {
+    let address = format!("agent/{}", agent.id());
+    house.tree().into_iter().any(|node| node.id == address && matches!(node.state, NodeState::Parked { .. }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f61_looking_at_a_parked_agent_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Tight::new();
+    let house = house_on(folder.path(), &disk).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (gate, requests) = (Gate::closed(), asked.clone());
+    let model = FnModel::new(move |config| {
+        requests.fetch_add(1, Ordering::SeqCst);
+        match config.response {
+            0 => Step::text("").tool_call("gate", json!({})),
+            _ => Step::text("ok"),
+        }
+    });
+    let agent = house.agent().provider_override(model).tool(gate.tool("gate")).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the tool", gate.reached(1)).await;
+    disk.full.store(true, Ordering::SeqCst);
+    gate.open();
+    let lost = soon("the run", run).await.unwrap().unwrap_err().to_string();
+    assert!(lost.contains("disk is full"), "{lost}");
+    disk.full.store(false, Ordering::SeqCst);
+    assert!(is_parked(&house, &agent));
+    let before = std::fs::read_dir(folder.path().join("data/sessions")).unwrap().count();
+    for _ in 0..3 {
+        let told = soon("an answer", agent.state()).await.unwrap_err().to_string();
+        assert!(told.contains("parked") && told.contains("disk is full"), "{told}");
+        assert!(agent.save_messages().await.is_err());
+        assert!(agent.check_and_rotate(Duration::ZERO).await.is_err());
+        house.sessions().await.unwrap();
+    }
+    assert!(is_parked(&house, &agent));
+    assert_eq!((asked.load(Ordering::SeqCst), gate.came()), (1, 1));
+    assert_eq!(std::fs::read_dir(folder.path().join("data/sessions")).unwrap().count(), before);
+    // Nor does a house that waits for its agents wake it.
+    soon("the end", house.shutdown(Duration::from_secs(20))).await;
+    assert_eq!((asked.load(Ordering::SeqCst), gate.came()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_agent_goes_on_when_its_session_is_resumed_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Tight::new();
+    let house = house_on(folder.path(), &disk).await;
+    let gate = Gate::closed();
+    let model = FnModel::new(|config| match config.response {
+        0 => Step::text("").tool_call("gate", json!({})),
+        _ => Step::text("at last"),
+    });
+    let agent = house.agent().provider_override(model).tool(gate.tool("gate")).spawn().await.unwrap();
+    let mut events = agent.subscribe();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the tool", gate.reached(1)).await;
+    disk.full.store(true, Ordering::SeqCst);
+    gate.open();
+    soon("the run", run).await.unwrap().unwrap_err();
+    disk.full.store(false, Ordering::SeqCst);
+    assert!(is_parked(&house, &agent));
+    let resumed = house.resume(&agent.session_id()).await.unwrap();
+    assert_eq!(resumed.id(), agent.id());
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+    assert_eq!(healthy(&agent).await.messages.len(), 4);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f56_a_sub_agent_that_cannot_write_parks_with_its_parent_and_both_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Tight::new();
+    let house = house_on(folder.path(), &disk).await;
+    let ran = Arc::new(AtomicUsize::new(0));
+    let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+        ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "do it"})),
+        ("do it", 0) => Step::text("").tool_call("once", json!({})),
+        ("do it", _) => Step::text("the child is done"),
+        _ => Step::text("all is done"),
+    });
+    let (fills, runs) = (disk.clone(), ran.clone());
+    let once = FnTool::new("once", move |_, _| {
+        runs.fetch_add(1, Ordering::SeqCst);
+        fills.full.store(true, Ordering::SeqCst);
+        async { Ok(ToolResult::text("done")) }
+    });
+    let tools = Some(ToolSet::new(vec![Arc::new(once)]).unwrap());
+    let helper = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+    let agent = house
+        .agent()
+        .provider_override(model)
+        .sub_agent(helper)
+        .permission(PermissionMode::Yolo)
+        .spawn()
+        .await
+        .unwrap();
+    // The parent's own journal has room all the time.
+    *disk.of.lock().unwrap() = Some(agent.session_id().to_string());
+    let mut events = agent.subscribe();
+    let lost = soon("the run", agent.prompt("begin")).await.unwrap_err().to_string();
+    assert!(lost.contains("sub-agent") && lost.contains("disk is full"), "{lost}");
+    assert!(is_parked(&house, &agent));
+    disk.full.store(false, Ordering::SeqCst);
+    house.resume(&agent.session_id()).await.unwrap();
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+    let told = lines(healthy(&agent).await.messages.as_slice());
+    assert_eq!(told[2..], ["helper: the child is done", "model: all is done"]);
+    assert_eq!(ran.load(Ordering::SeqCst), 1, "what may have happened is not repeated");
+    let sessions = house.sessions().await.unwrap();
+    assert_eq!(sessions.len(), 2);
+    assert!(sessions.iter().all(|session| session.status == SessionStatus::Idle), "{sessions:#?}");
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
+    let house = House::in_memory().await.unwrap();
+    let stage = house.backstage().clone();
+    let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
+    agent.prompt("one").await.unwrap();
+    let address = stage.writer_of(&agent.session_id());
+    let mut last = None;
+    while let Ok(writer) = stage.writers.live(&address, last).await {
+        last = Some(writer.get_id());
+        writer.kill();
+    }
+    let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
+    assert!(told.contains("writer") && told.contains("parked"), "{told}");
+    assert!(is_parked(&house, &agent));
+    // Other writers go on.
+    let mut others = Vec::new();
+    while others.is_empty() {
+        let other = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
+        if stage.writer_of(&other.session_id()) != address {
+            others.push(other);
+        }
+    }
+    assert_eq!(others[0].prompt("hello").await.unwrap().text(), "ok");
+    house.unpark(&address).await.unwrap();
+    assert_eq!(soon("an answer", agent.prompt("three")).await.unwrap().text(), "ok");
+
+    let connection = stage.connections.all().into_iter().next().unwrap();
+    let connections: Vec<String> =
+        house.tree().into_iter().filter(|node| node.kind == "connection").map(|node| node.id).collect();
+    drop(connection);
+    for id in &connections {
+        let mut last = None;
+        while let Ok(connection) = stage.connections.live(id, last).await {
+            last = Some(connection.get_id());
+            connection.kill();
+        }
+    }
+    let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
+    assert!(told.contains("connection") && told.contains("parked"), "{told}");
+    assert!(is_parked(&house, &agent));
+    for id in &connections {
+        house.unpark(id).await.unwrap();
+    }
+    let mut events = agent.subscribe();
+    house.unpark(agent.id()).await.unwrap();
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+    assert!(house.unpark(agent.id()).await.is_err() && house.unpark("nobody").await.is_err());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn the_report_of_a_run_that_is_forgotten_is_an_error() {
+    let house = House::in_memory().await.unwrap();
+    let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
+    let unknown = soon("an answer", agent.report(&"never".into())).await.unwrap_err();
+    assert_eq!(unknown, HandleError::Input(InputError::UnknownRun("never".into())));
+    let first = new_input();
+    for n in 0..20 {
+        let input_id = if n == 0 { first.clone() } else { new_input() };
+        let message = AgentMessage::user("again", 1);
+        agent.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] }).await.unwrap();
+        agent.report(&input_id).await.unwrap();
+    }
+    assert!(soon("an answer", agent.report(&first)).await.is_err());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sub_agents_after_loop_is_awaited() {
+    let house = House::in_memory().await.unwrap();
+    let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+        ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "do it"})),
+        _ => Step::text("done"),
+    });
+    let (gate, completed) = (Gate::closed(), Arc::new(AtomicUsize::new(0)));
+    let (waits, counted) = (gate.clone(), completed.clone());
+    let hooks = Hooks::new().after_loop(move |_| {
+        let (waits, counted) = (waits.clone(), counted.clone());
+        async move {
+            waits.pass().await;
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let helper = SubAgentTool::new("helper").with_definition(Definition { hooks, ..Definition::default() });
+    let agent = house.agent().provider_override(model).sub_agent(helper).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the hook", gate.reached(1)).await;
+    gate.open();
+    assert_eq!(soon("the run", run).await.unwrap().unwrap().text(), "done");
+    assert_eq!(completed.load(Ordering::SeqCst), 1);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_house_that_drains_begins_nothing_new() {
+    let house = House::in_memory().await.unwrap();
+    let gate = Gate::closed();
+    let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+        ("begin", 0) => Step::text("").tool_call("gate", json!({})),
+        // A sub-agent is part of the run that is let to end.
+        ("begin", 1) => Step::text("").tool_call("helper", json!({"task": "help"})),
+        _ => Step::text("ended well"),
+    });
+    let agent = house
+        .agent()
+        .provider_override(model)
+        .tool(gate.tool("gate"))
+        .sub_agent(SubAgentTool::new("helper"))
+        .spawn()
+        .await
+        .unwrap();
+    let idle = house.agent().provider_override(FnModel::new(|_| Step::text("no"))).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the tool", gate.reached(1)).await;
+    let ending = house.clone();
+    let end = tokio::spawn(async move { ending.shutdown(Duration::from_secs(60)).await });
+    until("the house is closing", || house.backstage().is_closing()).await;
+    let refused = soon("an answer", idle.prompt("one more")).await.unwrap_err();
+    assert_eq!(refused, HandleError::Closing);
+    assert_eq!(agent.follow_up("and then").await.unwrap_err(), HandleError::Closing);
+    assert!(house.agent().provider_override(FnModel::new(|_| Step::text("no"))).spawn().await.is_err());
+    agent.steer("hurry").await.unwrap();
+    gate.open();
+    assert_eq!(soon("the run", run).await.unwrap().unwrap().text(), "ended well");
+    soon("the end", end).await.unwrap();
+}
