@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_every_agent_at_rest_holds_is_small() {
         let sizes = [size_of::<State>(), size_of::<Machine>(), size_of::<Life>()];
-        assert!(sizes[0] <= 112 && sizes[1] <= 648 && sizes[2] <= 224, "state, machine, life: {sizes:?}");
+        assert!(sizes[0] <= 112 && sizes[1] <= 648 && sizes[2] <= 240, "state, machine, life: {sizes:?}");
         let futures = [future(AgentActor::handle), future(AgentActor::handle_supervisor_evt)];
         assert!(futures.iter().all(|size| *size <= 32), "{futures:?}");
     }

@@ -152,6 +152,6 @@ async fn an_agent_whose_writer_is_given_up_says_so() {
     theatre.house.writers.park("writer/0", "40 restarts are spent");
     let agent = theatre.agent("s").await;
     let told = soon(agent.tell(prompt("p").1)).await;
-    let Err(HandleError::Input(InputError::Parked(reason))) = told else { panic!("{told:?}") };
+    let Err(HandleError::Input(InputError::OutcomeUnknown { reason, .. })) = told else { panic!("{told:?}") };
     assert!(reason.contains("40 restarts are spent"), "{reason}");
 }
