@@ -91,6 +91,8 @@ pub fn store_on(folder: &Path, disk: &Arc<TestDisk>) -> FileStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     FullAtWrite(usize),
+    /// The disk is full before the first byte.
+    NothingAtWrite(usize),
     ShortAtWrite(usize),
     PanicAtWrite(usize),
     ErrorAtFlush(usize),
@@ -171,6 +173,9 @@ impl Disk for TestDisk {
         if self.has(Fault::FullAtWrite(n)) {
             // A full disk often takes a part first.
             Kernel.write(file, &record[..record.len() / 3])?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if self.has(Fault::NothingAtWrite(n)) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if self.has(Fault::ShortAtWrite(n)) {

@@ -1,0 +1,190 @@
+//! Writing to an owned journal.
+//!
+//! A batch is one `write(2)`. If it fails, the journal takes nothing more until it is loaded again, and what it left in
+//! the file stays: only a load, which makes sure that the journal is still ours, may cut. So a batch of which something
+//! was written is in doubt ([`StoreError::InDoubt`]): its whole records count when the journal is loaded. A failed flush
+//! is final in the same way, and the next load writes the file anew, since a kernel may drop what it could not flush
+//! and still show it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
+
+use playhouse_protocol::{Entry, Fate, Seq, SessionId};
+
+use crate::blob;
+use crate::chain::ChainHash;
+use crate::disk::write_batch;
+use crate::files::{FileStore, lock};
+use crate::folder::{self, Made, NO_FOLLOW, Paths};
+use crate::journal::{Journal, Presence};
+use crate::record::{self, Form};
+use crate::store::{StoreError, Sync};
+
+/// Room to encode a batch in: the JSON of one record, the lines of all.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    json: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+/// The most room that is kept for the next records.
+const KEPT_ROOM: usize = 256 << 10;
+
+impl FileStore {
+    /// The journal's file, from the open ones, else from the disk, else new.
+    fn journal_file(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<Arc<File>, StoreError> {
+        if let Some(file) = lock(&self.descriptors).get(session) {
+            return Ok(file);
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
+        options.create_new(journal.presence != Presence::File);
+        let opened = options.open(&paths.journal).map_err(|e| StoreError::io("open", &paths.journal, &e))?;
+        journal.presence = Presence::File;
+        let file = Arc::new(opened);
+        lock(&self.descriptors).put(session, file.clone());
+        Ok(file)
+    }
+
+    pub(crate) fn write(
+        &self,
+        session: &SessionId,
+        journal: &mut Journal,
+        entries: &[Arc<Entry>],
+        sync: Sync,
+    ) -> Result<Vec<Seq>, StoreError> {
+        let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
+        let mut seqs = Vec::with_capacity(entries.len());
+        let mut next = journal.next_seq;
+        for entry in entries {
+            let repeated = || fresh.iter().find(|(other, _)| other.id == entry.id).map(|(_, seq)| *seq);
+            let seq = match journal.recent.get(&entry.id).or_else(repeated) {
+                Some(seq) => seq,
+                None => {
+                    fresh.push((entry, Seq(next)));
+                    next += 1;
+                    Seq(next - 1)
+                }
+            };
+            seqs.push(seq);
+        }
+        if fresh.is_empty() {
+            return Ok(seqs);
+        }
+        let paths = journal.paths.clone();
+        let epoch = journal.epoch;
+        if journal.presence == Presence::Nothing {
+            if folder::ensure(&paths.folder)? == Made::Now {
+                folder::sync(&self.sessions)?;
+            }
+            self.owners.claim_new(session, &paths.owner, epoch)?;
+            journal.presence = Presence::Claimed;
+        }
+        let file = self.journal_file(session, &paths, journal)?;
+        self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
+        let found = file.metadata().map_err(|e| StoreError::io("look at", &paths.journal, &e))?;
+        if found.len() != journal.len || found.nlink() == 0 {
+            let found = if found.nlink() == 0 { 0 } else { found.len() };
+            return Err(StoreError::Changed { path: paths.journal.clone(), expected: journal.len, found });
+        }
+        let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
+        buffers.lines.clear();
+        let mut head = journal.head;
+        let ready = fresh
+            .iter()
+            .try_for_each(|(entry, seq)| self.encode(session, journal, &mut head, (*seq, entry), &mut buffers))
+            .and_then(|()| match sync {
+                Sync::Kernel => Ok(()),
+                Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
+            });
+        let written = ready.and_then(|()| {
+            write_batch(&*self.disk, &file, &buffers.lines, &paths.journal).map_err(|error| match file.metadata() {
+                Ok(found) if found.len() == journal.len => error,
+                Ok(_) | Err(_) => error.in_doubt(),
+            })
+        });
+        if let Err(error) = written {
+            match error.fate() {
+                // Their room may be needed. An owner that lost the journal leaves them: its successor may name them.
+                Fate::NotWritten => drop(self.owners.while_ours(session, &paths.owner, epoch, || {
+                    journal.blobs.roll_back(&paths.blobs);
+                })),
+                Fate::Unknown => {}
+            }
+            journal.blobs.keep();
+            return Err(error);
+        }
+        let len = journal.len + buffers.lines.len() as u64;
+        if buffers.json.capacity() + buffers.lines.capacity() <= KEPT_ROOM {
+            lock(&self.buffers).push(buffers);
+        }
+        journal.blobs.keep();
+        journal.unflushed = true;
+        // Whoever took over between the check above and the writes has not seen them: then they don't count.
+        let ours = self.owners.check(session, &paths.owner, epoch, &mut journal.stamp);
+        ours.map_err(StoreError::in_doubt)?;
+        journal.len = len;
+        journal.next_seq = next;
+        journal.head = head;
+        for (entry, seq) in fresh {
+            journal.recent.push(entry.id.clone(), seq);
+        }
+        Ok(seqs)
+    }
+
+    /// Adds the line for an entry, which follows the record whose hash is `head`. Its long strings are written to their
+    /// files, one entry's at a time.
+    fn encode(
+        &self,
+        session: &SessionId,
+        journal: &mut Journal,
+        head: &mut ChainHash,
+        (seq, entry): (Seq, &Entry),
+        Buffers { json, lines }: &mut Buffers,
+    ) -> Result<(), StoreError> {
+        json.clear();
+        record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
+        let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
+        let place = (seq, journal.epoch);
+        *head = match blob::extract(json, put)? {
+            None => record::seal(head, place, Form::Plain, json, lines),
+            Some(json) => record::seal(head, place, Form::WithBlobs, json.as_bytes(), lines),
+        };
+        Ok(())
+    }
+
+    /// Flushes the blobs that records name, so that the records may be.
+    fn flush_blobs(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<(), StoreError> {
+        let flushed = journal.blobs.flush(&*self.disk, &paths.blobs, journal.epoch);
+        if flushed.is_err() {
+            lock(&self.suspects).insert(session.clone());
+        }
+        flushed
+    }
+
+    /// Flushes the journal and its name. What fails leaves in doubt what was appended before.
+    pub(crate) fn flush_journal(&self, session: &SessionId, journal: &mut Journal) -> Result<(), StoreError> {
+        if journal.presence != Presence::File || !(journal.unflushed || journal.folder_unflushed) {
+            return Ok(());
+        }
+        let paths = journal.paths.clone();
+        let file = self.journal_file(session, &paths, journal).map_err(StoreError::in_doubt)?;
+        self.flush_blobs(session, &paths, journal).map_err(StoreError::in_doubt)?;
+        let flushed = match journal.unflushed {
+            true => self.disk.flush(&file).map_err(|e| e.to_string()),
+            false => Ok(()),
+        };
+        let named = flushed.and_then(|()| match journal.folder_unflushed {
+            true => folder::sync(&paths.folder).map_err(|e| e.to_string()),
+            false => Ok(()),
+        });
+        if let Err(reason) = named {
+            lock(&self.suspects).insert(session.clone());
+            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason }.in_doubt());
+        }
+        journal.unflushed = false;
+        journal.folder_unflushed = false;
+        Ok(())
+    }
+}
