@@ -17,8 +17,8 @@ use crate::chain::ChainHash;
 use crate::disk::write_batch;
 use crate::files::{FileStore, lock};
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
-use crate::journal::{Journal, Presence};
-use crate::record::{self, Form};
+use crate::journal::{Journal, Known, Presence};
+use crate::record::{self, Form, Print};
 use crate::store::{StoreError, Sync};
 
 /// Room to encode a batch in: the JSON of one record, the lines of all.
@@ -54,21 +54,7 @@ impl FileStore {
         entries: &[Arc<Entry>],
         sync: Sync,
     ) -> Result<Vec<Seq>, StoreError> {
-        let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
-        let mut seqs = Vec::with_capacity(entries.len());
-        let mut next = journal.next_seq;
-        for entry in entries {
-            let repeated = || fresh.iter().find(|(other, _)| other.id == entry.id).map(|(_, seq)| *seq);
-            let seq = match journal.recent.get(&entry.id).or_else(repeated) {
-                Some(seq) => seq,
-                None => {
-                    fresh.push((entry, Seq(next)));
-                    next += 1;
-                    Seq(next - 1)
-                }
-            };
-            seqs.push(seq);
-        }
+        let (seqs, fresh) = number(session, journal, entries)?;
         if fresh.is_empty() {
             return Ok(seqs);
         }
@@ -91,9 +77,14 @@ impl FileStore {
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         buffers.lines.clear();
         let mut head = journal.head;
+        let mut encoded = Vec::with_capacity(fresh.len());
         let ready = fresh
             .iter()
-            .try_for_each(|(entry, seq)| self.encode(session, journal, &mut head, (*seq, entry), &mut buffers))
+            .try_for_each(|(entry, seq)| {
+                let print = self.encode(session, journal, &mut head, (*seq, entry), &mut buffers)?;
+                encoded.push((entry.id.clone(), Known { seq: *seq, print: Some(print) }));
+                Ok(())
+            })
             .and_then(|()| match sync {
                 Sync::Kernel => Ok(()),
                 Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
@@ -125,16 +116,16 @@ impl FileStore {
         let ours = self.owners.check(session, &paths.owner, epoch, &mut journal.stamp);
         ours.map_err(StoreError::in_doubt)?;
         journal.len = len;
-        journal.next_seq = next;
+        journal.next_seq += encoded.len() as u64;
         journal.head = head;
-        for (entry, seq) in fresh {
-            journal.recent.push(entry.id.clone(), seq);
+        for (id, known) in encoded {
+            journal.recent.push(id, known);
         }
         Ok(seqs)
     }
 
-    /// Adds the line for an entry, which follows the record whose hash is `head`. Its long strings are written to their
-    /// files, one entry's at a time.
+    /// Adds the line for an entry and answers what its content is known by. The line follows the record whose hash is
+    /// `head`. Its long strings are written to their files, one entry's at a time.
     fn encode(
         &self,
         session: &SessionId,
@@ -142,16 +133,16 @@ impl FileStore {
         head: &mut ChainHash,
         (seq, entry): (Seq, &Entry),
         Buffers { json, lines }: &mut Buffers,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Print, StoreError> {
         json.clear();
-        record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
+        let print = print(session, entry, json)?;
         let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
         let place = (seq, journal.epoch);
         *head = match blob::extract(json, put)? {
             None => record::seal(head, place, Form::Plain, json, lines),
             Some(json) => record::seal(head, place, Form::WithBlobs, json.as_bytes(), lines),
         };
-        Ok(())
+        Ok(print)
     }
 
     /// Flushes the blobs that records name, so that the records may be.
@@ -187,4 +178,43 @@ impl FileStore {
         journal.folder_unflushed = false;
         Ok(())
     }
+}
+
+/// The number of each entry, and those that the journal does not have.
+#[allow(clippy::type_complexity)]
+fn number<'a>(
+    session: &SessionId,
+    journal: &Journal,
+    entries: &'a [Arc<Entry>],
+) -> Result<(Vec<Seq>, Vec<(&'a Arc<Entry>, Seq)>), StoreError> {
+    let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
+    let mut seqs = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let seq = match journal.recent.get(&entry.id) {
+            Some(Known { seq, print: None }) => seq,
+            Some(Known { seq, print: Some(known) }) if print(session, entry, &mut Vec::new())? == known => seq,
+            Some(Known { print: Some(_), .. }) => return Err(conflict(session, entry)),
+            None => match fresh.iter().find(|(other, _)| other.id == entry.id) {
+                Some((other, seq)) if other.body == entry.body => *seq,
+                Some(_) => return Err(conflict(session, entry)),
+                None => {
+                    let seq = Seq(journal.next_seq + fresh.len() as u64);
+                    fresh.push((entry, seq));
+                    seq
+                }
+            },
+        };
+        seqs.push(seq);
+    }
+    Ok((seqs, fresh))
+}
+
+/// What an entry's content is known by. `json` is empty and gets the entry's JSON.
+fn print(session: &SessionId, entry: &Entry, json: &mut Vec<u8>) -> Result<Print, StoreError> {
+    record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
+    Ok(Print::of(json))
+}
+
+fn conflict(session: &SessionId, entry: &Entry) -> StoreError {
+    StoreError::Conflict { session: session.clone(), entry: entry.id.clone() }
 }

@@ -18,9 +18,10 @@ use crate::blob_files::{self, Blobs};
 use crate::disk::Disk;
 use crate::fail::DefaultDisk;
 use crate::folder::{self, NO_FOLLOW, Paths};
-use crate::journal::{Descriptors, Journal, Presence};
+use crate::journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
 use crate::listing;
 use crate::ownership::{Claim, Holder, Owners, read_record};
+use crate::record::Print;
 use crate::recovery;
 use crate::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
@@ -194,8 +195,11 @@ impl FileStore {
         journal.len = scan.good_end;
         journal.unflushed = scan.good_end > 0;
         journal.blobs = Blobs::found(&paths.blobs)?;
-        for (seq, entry) in &scan.entries {
-            journal.recent.push(entry.id.clone(), *seq);
+        let prints: HashMap<Seq, Print> = scan.prints.iter().copied().collect();
+        let latest = scan.entries.len().saturating_sub(REMEMBERED);
+        for (seq, entry) in scan.entries.iter().skip(latest) {
+            let print = prints.get(seq).copied();
+            journal.recent.push(entry.id.clone(), Known { seq: *seq, print });
         }
         *slot = Some(journal);
         lock(&self.descriptors).put(session, Arc::new(file));

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_protocol::{Entry, Fate, NodeId, Seq, SessionId};
+use playhouse_protocol::{Entry, EntryId, Fate, NodeId, Seq, SessionId};
 
 use crate::record::Unencodable;
 use crate::scan::Damage;
@@ -58,7 +58,7 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     }
 
     /// Appends in order and answers each entry's number. Entries that are there already (by id, among the last 4096)
-    /// are not written again. After an error the journal refuses appends, with the same error, until it is loaded
+    /// are not written again; one whose content is another is [`StoreError::Conflict`]. After an error the journal refuses appends, with the same error, until it is loaded
     /// again; [`StoreError::fate`] says whether something of the failed batch may be in it then.
     fn append(
         &self,
@@ -126,6 +126,16 @@ pub enum StoreError {
     NotLoaded {
         /// Which.
         session: SessionId,
+    },
+    /// An entry's id is in the journal with other content.
+    #[error(
+        "session `{session}` has another entry `{entry}`: two writers use this session as one; stop one of them, then load the session again"
+    )]
+    Conflict {
+        /// Which.
+        session: SessionId,
+        /// The id that both used.
+        entry: EntryId,
     },
     /// Someone else changed the file.
     #[error("{path} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
@@ -230,6 +240,7 @@ impl StoreError {
             | Self::Fenced { .. }
             | Self::Closed
             | Self::NotLoaded { .. }
+            | Self::Conflict { .. }
             | Self::Changed { .. }
             | Self::NewerFormat { .. }
             | Self::Unencodable { .. }
@@ -252,7 +263,7 @@ impl StoreError {
     /// Whether it says nothing of what was appended before the batch that met it.
     pub(crate) fn is_of_its_batch_alone(&self) -> bool {
         match self {
-            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } => true,
+            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => true,
             Self::InDoubt { cause } => cause.is_of_its_batch_alone(),
             Self::Unknown { .. }
             | Self::Held { .. }
