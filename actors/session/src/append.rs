@@ -14,7 +14,7 @@ use playhouse_protocol::{Entry, Fate, Seq, SessionId};
 
 use crate::blob;
 use crate::chain::ChainHash;
-use crate::disk::write_batch;
+use crate::disk::{flush_folder, write_batch};
 use crate::files::{FileStore, lock};
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
 use crate::journal::{Journal, Known, Presence};
@@ -154,25 +154,25 @@ impl FileStore {
         flushed
     }
 
-    /// Flushes the journal and its name. What fails leaves in doubt what was appended before.
+    /// Flushes the journal and its name.
     pub(crate) fn flush_journal(&self, session: &SessionId, journal: &mut Journal) -> Result<(), StoreError> {
         if journal.presence != Presence::File || !(journal.unflushed || journal.folder_unflushed) {
             return Ok(());
         }
         let paths = journal.paths.clone();
-        let file = self.journal_file(session, &paths, journal).map_err(StoreError::in_doubt)?;
-        self.flush_blobs(session, &paths, journal).map_err(StoreError::in_doubt)?;
+        let file = self.journal_file(session, &paths, journal)?;
+        self.flush_blobs(session, &paths, journal)?;
         let flushed = match journal.unflushed {
             true => self.disk.flush(&file).map_err(|e| e.to_string()),
             false => Ok(()),
         };
         let named = flushed.and_then(|()| match journal.folder_unflushed {
-            true => folder::sync(&paths.folder).map_err(|e| e.to_string()),
+            true => flush_folder(&*self.disk, &paths.folder).map_err(|e| e.to_string()),
             false => Ok(()),
         });
         if let Err(reason) = named {
             lock(&self.suspects).insert(session.clone());
-            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason }.in_doubt());
+            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason });
         }
         journal.unflushed = false;
         journal.folder_unflushed = false;

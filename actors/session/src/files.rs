@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, EntryBody, NodeId, Seq, SessionId};
 use rustix::process::{Resource, getrlimit};
 
 use crate::append::Buffers;
@@ -174,8 +174,8 @@ impl FileStore {
             }
         };
         if lock(&self.suspects).contains(session) {
-            blob_files::write_anew(&paths.blobs)?;
-            recovery::write_anew(&paths)?;
+            blob_files::write_anew(&*self.disk, &paths.blobs)?;
+            recovery::write_anew(&*self.disk, &paths)?;
             lock(&self.suspects).remove(session);
         }
         let Some(file) = open_existing(&paths.journal)? else {
@@ -201,8 +201,13 @@ impl FileStore {
             let print = prints.get(seq).copied();
             journal.recent.push(entry.id.clone(), Known { seq: *seq, print });
         }
-        *slot = Some(journal);
         lock(&self.descriptors).put(session, Arc::new(file));
+        // Whoever wrote it may have died before its flush: nobody acts on what a power cut could take back.
+        match durability(&scan.entries) {
+            Some(Durability::Os | Durability::None) => {}
+            Some(Durability::Flush) | None => self.flush_journal(session, &mut journal)?,
+        }
+        *slot = Some(journal);
         let tail = kept_aside.and_then(|path| scan.tail(Some(path)));
         let damage = scan.damage.into_iter().chain(tail).collect();
         Ok(Loaded { entries: scan.entries, epoch, damage })
@@ -301,7 +306,7 @@ impl Store for FileStore {
                 let seqs = self.write(session, journal, entries, sync)?;
                 match sync {
                     Sync::Kernel | Sync::Blobs => {}
-                    Sync::Disk => self.flush_journal(session, journal)?,
+                    Sync::Disk => self.flush_journal(session, journal).map_err(StoreError::in_doubt)?,
                 }
                 Ok(seqs)
             },
@@ -311,7 +316,9 @@ impl Store for FileStore {
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
         // A batch that could not be written does not take away what was written before it.
         let refuses = |error: &StoreError| !error.is_of_its_batch_alone();
-        self.with_journal(session, epoch, refuses, |journal| self.flush_journal(session, journal))
+        self.with_journal(session, epoch, refuses, |journal| {
+            self.flush_journal(session, journal).map_err(StoreError::in_doubt)
+        })
     }
 
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
@@ -365,6 +372,15 @@ impl Store for FileStore {
             Err(_) => Ok(()),
         }
     }
+}
+
+/// What a journal's last settings say; `None` if they cannot be read.
+fn durability(entries: &[(Seq, Arc<Entry>)]) -> Option<Durability> {
+    entries.iter().rev().find_map(|(_, entry)| match &entry.body {
+        EntryBody::Opened(opened) => Some(opened.settings.durability),
+        EntryBody::Configured { settings } => Some(settings.durability),
+        _ => None,
+    })
 }
 
 fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {

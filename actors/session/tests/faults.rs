@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use common::{Fault, TestDisk, find, id, numbered, prompt, prompts, snapshot, store_on};
+use common::{Fault, TestDisk, find, id, numbered, opened_with, prompt, prompts, snapshot, store_on};
 use playhouse_protocol::{Fate, Seq};
 use playhouse_session::{Damage, DamageKind, FileOptions, FileStore, Store, StoreError, Sync, Take};
 
@@ -135,10 +135,49 @@ fn flushing_what_is_clean_costs_nothing_and_what_was_found_is_flushed() {
     store.append(&session, epoch, &all, Sync::Disk).unwrap();
     store.flush(&session, epoch).unwrap();
     assert_eq!(disk.flushes.load(Ordering::SeqCst), 1);
-    // After a load nobody knows whether the bytes that were found are on the disk: a repeated batch flushes them.
+    // Nobody knows whether the bytes that a load finds are on the disk: it flushes them, once.
     store.load(&session, Take::Own).unwrap();
     store.append(&session, epoch, &all, Sync::Disk).unwrap();
     assert_eq!((disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst)), (2, 2));
+}
+
+/// A journal whose owner died after the write and before the flush.
+fn left_unflushed(folder: &Path, durability: &str) -> Vec<std::sync::Arc<playhouse_protocol::Entry>> {
+    let old = FileStore::open(folder).unwrap();
+    let epoch = old.own(&id("s")).unwrap();
+    let all = vec![opened_with("s", durability), prompt("p", &"x".repeat(70_000))];
+    old.append(&id("s"), epoch, &all, Sync::Kernel).unwrap();
+    all
+}
+
+#[test]
+fn f54_a_journal_that_is_taken_over_is_flushed_before_anyone_acts_on_it() {
+    for (durability, flushes, folders) in [("flush", 2, 3), ("os", 0, 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = left_unflushed(folder.path(), durability);
+        let disk = TestDisk::with(&[]);
+        let store = store_on(folder.path(), &disk);
+        let counted = || (disk.flushes.load(Ordering::SeqCst), disk.folders.load(Ordering::SeqCst));
+        assert_eq!(store.load(&id("s"), Take::Own).unwrap().entries, numbered(1, &all));
+        assert_eq!(counted(), (flushes, folders), "{durability}: blob and journal, and the folders of both");
+    }
+}
+
+#[test]
+fn f54_a_journal_that_cannot_be_flushed_is_not_taken_over() {
+    for at in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = left_unflushed(folder.path(), "flush");
+        // The flush of the blob, then that of the journal; the next load writes both anew, and that fails once more.
+        let disk = TestDisk::with(&[Fault::ErrorAtFlush(at), Fault::ErrorAtFlush(at + 1)]);
+        let store = store_on(folder.path(), &disk);
+        for _ in 0..2 {
+            let error = store.load(&id("s"), Take::Own).unwrap_err();
+            assert!(matches!(error, StoreError::FlushFailed { .. }), "{error}");
+        }
+        let loaded = store.load(&id("s"), Take::Own).unwrap();
+        assert_eq!((loaded.entries, loaded.damage), (numbered(1, &all), vec![]));
+    }
 }
 
 #[test]
