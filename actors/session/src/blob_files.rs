@@ -11,12 +11,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::blob::{BlobName, BlobProblem, BlobRef, BlobSource};
-use crate::disk::Disk;
+use crate::disk::{Disk, flush_folder};
 use crate::folder::{self, NO_FOLLOW};
 use crate::store::StoreError;
 
@@ -116,7 +116,7 @@ impl Blobs {
         }
         let parent = folder.parent().filter(|_| !self.folder_named);
         for folder in [folder].into_iter().chain(parent) {
-            File::open(folder).and_then(|file| disk.flush_folder(&file)).map_err(|e| flush_failed(folder, &e))?;
+            flush_folder(disk, folder).map_err(|e| flush_failed(folder, &e))?;
         }
         self.folder_named = true;
         self.unflushed = Unflushed::Nothing;
@@ -148,7 +148,7 @@ impl Blobs {
 
 /// Writes blobs that may not be on the disk to new files that take their names, as is done with a journal whose flush
 /// failed. One at a time.
-pub(crate) fn write_anew(folder: &Path) -> Result<(), StoreError> {
+pub(crate) fn write_anew(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     let found = contents(folder).map_err(|e| flush_failed(folder, &e))?;
     if found.marked.is_empty() {
         return Ok(());
@@ -159,7 +159,7 @@ pub(crate) fn write_anew(folder: &Path) -> Result<(), StoreError> {
         let mut content = Vec::new();
         open(&path)
             .and_then(|mut file| file.read_to_end(&mut content))
-            .and_then(|_| write_draft(&draft, |mut file| file.write_all(&content).and_then(|()| file.sync_all())))
+            .and_then(|_| write_draft(&draft, |file| disk.write_blob(file, &content).and_then(|()| disk.flush(file))))
             .and_then(|()| fs::rename(&draft, &path))
             .map_err(|e| {
                 let _ = fs::remove_file(&draft);
@@ -167,7 +167,7 @@ pub(crate) fn write_anew(folder: &Path) -> Result<(), StoreError> {
             })?;
     }
     for folder in [folder].into_iter().chain(folder.parent()) {
-        folder::sync(folder)?;
+        flush_folder(disk, folder).map_err(|e| flush_failed(folder, &e))?;
     }
     unmark(folder, found.marked);
     Ok(())

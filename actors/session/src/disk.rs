@@ -33,7 +33,7 @@ pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
         file.write_all(content)
     }
 
-    /// One `fsync(2)` of a folder in which a blob's name is.
+    /// One `fsync(2)` of a folder in which the name of a journal or blob is.
     fn flush_folder(&self, folder: &File) -> io::Result<()> {
         folder.sync_all()
     }
@@ -74,6 +74,11 @@ pub(crate) fn write_batch(disk: &dyn Disk, file: &File, records: &[u8], path: &P
         }),
         Err(e) => Err(StoreError::io("append a batch", path, &e)),
     }
+}
+
+/// Makes names in a folder survive a power cut.
+pub(crate) fn flush_folder(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    File::open(path).and_then(|folder| disk.flush_folder(&folder))
 }
 
 #[cfg(test)]

@@ -1,30 +1,27 @@
 //! Journals as files: `sessions/<2 hex>/<id>.journal`, shared by several processes.
 //!
-//! A batch is one `write(2)`; if it fails, the file is cut back to the last whole batch and takes no more until it is
-//! loaded again. A failed flush is final in the same way, and the next load writes the file anew, since a kernel may
-//! drop what it could not flush and still show it. Which process may write is `ownership.rs`; long strings are files of
-//! their own, see `blob_files.rs`.
+//! How batches are written and flushed is `append.rs`. Which process may write is `ownership.rs`; long strings are files
+//! of their own, see `blob_files.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Entry, NodeId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, EntryBody, NodeId, Seq, SessionId};
 use rustix::process::{Resource, getrlimit};
 
-use crate::blob;
+use crate::append::Buffers;
 use crate::blob_files::{self, Blobs};
-use crate::chain::ChainHash;
-use crate::disk::{Disk, write_batch};
+use crate::disk::Disk;
 use crate::fail::DefaultDisk;
-use crate::folder::{self, Made, NO_FOLLOW, Paths};
-use crate::journal::{Descriptors, Journal, Presence};
+use crate::folder::{self, NO_FOLLOW, Paths};
+use crate::journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
 use crate::listing;
 use crate::ownership::{Claim, Holder, Owners, read_record};
-use crate::record::{self, Form};
+use crate::record::Print;
 use crate::recovery;
 use crate::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
@@ -52,32 +49,22 @@ impl Default for FileOptions {
 /// The most journals that are kept open without being asked to.
 const OPEN_FILES: usize = 4_096;
 
-/// Room to encode a batch in: the JSON of one record, the lines of all.
-#[derive(Debug, Default)]
-struct Buffers {
-    json: Vec<u8>,
-    lines: Vec<u8>,
-}
-
-/// The most room that is kept for the next records.
-const KEPT_ROOM: usize = 256 << 10;
-
 type Slot = Arc<Mutex<Option<Journal>>>;
 
 /// Journals in a data directory.
 #[derive(Debug)]
 pub struct FileStore {
     data_dir: PathBuf,
-    sessions: PathBuf,
-    owners: Owners,
-    disk: Arc<dyn Disk>,
+    pub(crate) sessions: PathBuf,
+    pub(crate) owners: Owners,
+    pub(crate) disk: Arc<dyn Disk>,
     /// The journals of sessions that are in use; an agent that rests is not among them.
     slots: Mutex<HashMap<SessionId, Slot>>,
-    descriptors: Mutex<Descriptors>,
+    pub(crate) descriptors: Mutex<Descriptors>,
     /// Room to encode records in, as often as writers work at once.
-    buffers: Mutex<Vec<Buffers>>,
+    pub(crate) buffers: Mutex<Vec<Buffers>>,
     /// Journals whose flush failed: what the kernel shows of them may not be on the disk.
-    suspects: Mutex<HashSet<SessionId>>,
+    pub(crate) suspects: Mutex<HashSet<SessionId>>,
 }
 
 impl FileStore {
@@ -187,8 +174,8 @@ impl FileStore {
             }
         };
         if lock(&self.suspects).contains(session) {
-            blob_files::write_anew(&paths.blobs)?;
-            recovery::write_anew(&paths)?;
+            blob_files::write_anew(&*self.disk, &paths.blobs)?;
+            recovery::write_anew(&*self.disk, &paths)?;
             lock(&self.suspects).remove(session);
         }
         let Some(file) = open_existing(&paths.journal)? else {
@@ -208,11 +195,19 @@ impl FileStore {
         journal.len = scan.good_end;
         journal.unflushed = scan.good_end > 0;
         journal.blobs = Blobs::found(&paths.blobs)?;
-        for (seq, entry) in &scan.entries {
-            journal.recent.push(entry.id.clone(), *seq);
+        let prints: HashMap<Seq, Print> = scan.prints.iter().copied().collect();
+        let latest = scan.entries.len().saturating_sub(REMEMBERED);
+        for (seq, entry) in scan.entries.iter().skip(latest) {
+            let print = prints.get(seq).copied();
+            journal.recent.push(entry.id.clone(), Known { seq: *seq, print });
+        }
+        lock(&self.descriptors).put(session, Arc::new(file));
+        // Whoever wrote it may have died before its flush: nobody acts on what a power cut could take back.
+        match durability(&scan.entries) {
+            Some(Durability::Os | Durability::None) => {}
+            Some(Durability::Flush) | None => self.flush_journal(session, &mut journal)?,
         }
         *slot = Some(journal);
-        lock(&self.descriptors).put(session, Arc::new(file));
         let tail = kept_aside.and_then(|path| scan.tail(Some(path)));
         let damage = scan.damage.into_iter().chain(tail).collect();
         Ok(Loaded { entries: scan.entries, epoch, damage })
@@ -232,151 +227,6 @@ impl FileStore {
         };
         let damage = scan.damage.into_iter().chain(tail).collect();
         Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
-    }
-
-    /// The journal's file, from the open ones, else from the disk, else new.
-    fn file(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<Arc<File>, StoreError> {
-        if let Some(file) = lock(&self.descriptors).get(session) {
-            return Ok(file);
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
-        options.create_new(journal.presence != Presence::File);
-        let opened = options.open(&paths.journal).map_err(|e| StoreError::io("open", &paths.journal, &e))?;
-        journal.presence = Presence::File;
-        let file = Arc::new(opened);
-        lock(&self.descriptors).put(session, file.clone());
-        Ok(file)
-    }
-
-    fn write(
-        &self,
-        session: &SessionId,
-        journal: &mut Journal,
-        entries: &[Arc<Entry>],
-        sync: Sync,
-    ) -> Result<Vec<Seq>, StoreError> {
-        let mut fresh: Vec<(&Arc<Entry>, Seq)> = Vec::new();
-        let mut seqs = Vec::with_capacity(entries.len());
-        let mut next = journal.next_seq;
-        for entry in entries {
-            let repeated = || fresh.iter().find(|(other, _)| other.id == entry.id).map(|(_, seq)| *seq);
-            let seq = match journal.recent.get(&entry.id).or_else(repeated) {
-                Some(seq) => seq,
-                None => {
-                    fresh.push((entry, Seq(next)));
-                    next += 1;
-                    Seq(next - 1)
-                }
-            };
-            seqs.push(seq);
-        }
-        if fresh.is_empty() {
-            return Ok(seqs);
-        }
-        let paths = journal.paths.clone();
-        let epoch = journal.epoch;
-        if journal.presence == Presence::Nothing {
-            if folder::ensure(&paths.folder)? == Made::Now {
-                folder::sync(&self.sessions)?;
-            }
-            self.owners.claim_new(session, &paths.owner, epoch)?;
-            journal.presence = Presence::Claimed;
-        }
-        let file = self.file(session, &paths, journal)?;
-        self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
-        let found = file.metadata().map_err(|e| StoreError::io("look at", &paths.journal, &e))?;
-        if found.len() != journal.len || found.nlink() == 0 {
-            let found = if found.nlink() == 0 { 0 } else { found.len() };
-            return Err(StoreError::Changed { path: paths.journal.clone(), expected: journal.len, found });
-        }
-        let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
-        buffers.lines.clear();
-        let mut head = journal.head;
-        let written = fresh
-            .iter()
-            .try_for_each(|(entry, seq)| self.encode(session, journal, &mut head, (*seq, entry), &mut buffers))
-            .and_then(|()| match sync {
-                Sync::Kernel => Ok(()),
-                Sync::Blobs | Sync::Disk => self.flush_blobs(session, &paths, journal),
-            })
-            .and_then(|()| write_batch(&*self.disk, &file, &buffers.lines, &paths.journal));
-        if let Err(error) = written {
-            match file.set_len(journal.len) {
-                Ok(()) => journal.blobs.roll_back(&paths.blobs),
-                // The next load cuts what is torn; the batch's whole records need their blobs.
-                Err(_) => journal.blobs.keep(),
-            }
-            return Err(error);
-        }
-        let len = journal.len + buffers.lines.len() as u64;
-        if buffers.json.capacity() + buffers.lines.capacity() <= KEPT_ROOM {
-            lock(&self.buffers).push(buffers);
-        }
-        journal.blobs.keep();
-        journal.unflushed = true;
-        // Whoever took over between the check above and the writes has not seen them: then they don't count.
-        self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
-        journal.len = len;
-        journal.next_seq = next;
-        journal.head = head;
-        for (entry, seq) in fresh {
-            journal.recent.push(entry.id.clone(), seq);
-        }
-        Ok(seqs)
-    }
-
-    /// Adds the line for an entry, which follows the record whose hash is `head`. Its long strings are written to their files, one entry's at a time.
-    fn encode(
-        &self,
-        session: &SessionId,
-        journal: &mut Journal,
-        head: &mut ChainHash,
-        (seq, entry): (Seq, &Entry),
-        Buffers { json, lines }: &mut Buffers,
-    ) -> Result<(), StoreError> {
-        json.clear();
-        record::to_json(entry, json).map_err(|reason| StoreError::Unencodable { session: session.clone(), reason })?;
-        let put = |content: &str| journal.blobs.put(&*self.disk, &journal.paths.blobs, journal.epoch, content);
-        let place = (seq, journal.epoch);
-        *head = match blob::extract(json, put)? {
-            None => record::seal(head, place, Form::Plain, json, lines),
-            Some(json) => record::seal(head, place, Form::WithBlobs, json.as_bytes(), lines),
-        };
-        Ok(())
-    }
-
-    /// Flushes the blobs that records name, so that the records may be.
-    fn flush_blobs(&self, session: &SessionId, paths: &Paths, journal: &mut Journal) -> Result<(), StoreError> {
-        let flushed = journal.blobs.flush(&*self.disk, &paths.blobs, journal.epoch);
-        if flushed.is_err() {
-            lock(&self.suspects).insert(session.clone());
-        }
-        flushed
-    }
-
-    fn flush_journal(&self, session: &SessionId, journal: &mut Journal) -> Result<(), StoreError> {
-        if journal.presence != Presence::File || !(journal.unflushed || journal.folder_unflushed) {
-            return Ok(());
-        }
-        let paths = journal.paths.clone();
-        let file = self.file(session, &paths, journal)?;
-        self.flush_blobs(session, &paths, journal)?;
-        let flushed = match journal.unflushed {
-            true => self.disk.flush(&file).map_err(|e| e.to_string()),
-            false => Ok(()),
-        };
-        let named = flushed.and_then(|()| match journal.folder_unflushed {
-            true => folder::sync(&paths.folder).map_err(|e| e.to_string()),
-            false => Ok(()),
-        });
-        if let Err(reason) = named {
-            lock(&self.suspects).insert(session.clone());
-            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason });
-        }
-        journal.unflushed = false;
-        journal.folder_unflushed = false;
-        Ok(())
     }
 
     /// Runs `work` on a loaded journal that is ours under `epoch`; what fails, fails for all that follow. `refuses`
@@ -460,7 +310,7 @@ impl Store for FileStore {
                 let seqs = self.write(session, journal, entries, sync)?;
                 match sync {
                     Sync::Kernel | Sync::Blobs => {}
-                    Sync::Disk => self.flush_journal(session, journal)?,
+                    Sync::Disk => self.flush_journal(session, journal).map_err(StoreError::in_doubt)?,
                 }
                 Ok(seqs)
             },
@@ -469,10 +319,10 @@ impl Store for FileStore {
 
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
         // A batch that could not be written does not take away what was written before it.
-        let refuses = |error: &StoreError| {
-            !matches!(error, StoreError::DiskFull { .. } | StoreError::Io { .. } | StoreError::Unencodable { .. })
-        };
-        self.with_journal(session, epoch, refuses, |journal| self.flush_journal(session, journal))
+        let refuses = |error: &StoreError| !error.is_of_its_batch_alone();
+        self.with_journal(session, epoch, refuses, |journal| {
+            self.flush_journal(session, journal).map_err(StoreError::in_doubt)
+        })
     }
 
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
@@ -528,6 +378,15 @@ impl Store for FileStore {
     }
 }
 
+/// What a journal's last settings say; `None` if they cannot be read.
+fn durability(entries: &[(Seq, Arc<Entry>)]) -> Option<Durability> {
+    entries.iter().rev().find_map(|(_, entry)| match &entry.body {
+        EntryBody::Opened(opened) => Some(opened.settings.durability),
+        EntryBody::Configured { settings } => Some(settings.durability),
+        _ => None,
+    })
+}
+
 fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
     match OpenOptions::new().read(true).append(true).custom_flags(NO_FOLLOW).open(path) {
         Ok(file) => Ok(Some(file)),
@@ -536,7 +395,7 @@ fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

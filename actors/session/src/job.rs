@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Batch, Class, CommitReport, Durability, SessionId};
+use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Seq, SessionId};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use crate::fail;
@@ -183,7 +183,7 @@ impl Job {
                 Ok((_, seqs)) => {
                     CommitReport::Committed { session: session.clone(), batch: append.batch.number, seqs: seqs.clone() }
                 }
-                Err(error) => failed(&append, error),
+                Err((error, fate)) => failed(&append, error, *fate),
             };
             let waits = unflushed.iter().any(|(other, _)| *other == session);
             match done {
@@ -208,7 +208,7 @@ impl Job {
         for (session, epoch) in unflushed {
             let Err(error) = self.store.flush(&session, epoch) else { continue };
             for (append, report) in waiting.iter_mut().filter(|(append, _)| append.session == session) {
-                *report = failed(append, &error);
+                *report = failed(append, &error, Fate::Unknown);
             }
             standings.insert(session, Standing::Refused(Box::new(error)));
         }
@@ -227,15 +227,23 @@ impl Job {
         }
     }
 
-    /// Writes a batch. Answers the epoch to flush with, if its class and durability ask for a flush.
+    /// Writes a batch. Answers the epoch to flush with, if its class and durability ask for a flush; or why it was not
+    /// written, and whether it may be there all the same.
     #[allow(clippy::type_complexity)]
     fn append(
         &self,
         append: &Append,
         standings: &mut HashMap<SessionId, Standing>,
-    ) -> Result<(Option<u64>, Vec<playhouse_protocol::Seq>), StoreError> {
+    ) -> Result<(Option<u64>, Vec<Seq>), (StoreError, Fate)> {
         let session = &append.session;
-        let (place, epoch) = self.stand(append, standings)?;
+        if let Some(Standing::Refused(error)) = standings.get(session) {
+            // It may be sent again: then it can be what failed, or have been written before that.
+            return Err((error.as_ref().clone(), Fate::Unknown));
+        }
+        let (place, epoch) = self.stand(append, standings).map_err(|error| {
+            let fate = error.fate();
+            (error, fate)
+        })?;
         let store: &dyn Store = match place {
             Place::Store => &*self.store,
             Place::Memory => &*self.memory,
@@ -258,7 +266,8 @@ impl Job {
             }
             Err(error) => {
                 standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
-                Err(error)
+                let fate = error.fate();
+                Err((error, fate))
             }
         }
     }
@@ -337,13 +346,9 @@ impl Job {
     }
 }
 
-fn failed(append: &Append, error: &StoreError) -> CommitReport {
-    CommitReport::Failed {
-        session: append.session.clone(),
-        batch: append.batch.number,
-        error: error.to_string(),
-        fate: error.fate(),
-    }
+fn failed(append: &Append, error: &StoreError, fate: Fate) -> CommitReport {
+    let (session, batch) = (append.session.clone(), append.batch.number);
+    CommitReport::Failed { session, batch, error: error.to_string(), fate }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

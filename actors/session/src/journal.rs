@@ -10,6 +10,7 @@ use crate::blob_files::Blobs;
 use crate::chain::ChainHash;
 use crate::folder::Paths;
 use crate::ownership::Stamp;
+use crate::record::Print;
 use crate::store::StoreError;
 
 /// How many entry ids a journal remembers: a sender repeats only what was not acknowledged, which is far less.
@@ -68,20 +69,28 @@ impl Journal {
     }
 }
 
-/// The last entries' ids and numbers.
+/// An entry that a journal has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub seq: Seq,
+    /// `None` if a part of the entry is lost, so that it cannot be compared.
+    pub print: Option<Print>,
+}
+
+/// The last entries' ids and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct RecentIds {
-    by_id: HashMap<EntryId, Seq>,
+    by_id: HashMap<EntryId, Known>,
     order: VecDeque<EntryId>,
 }
 
 impl RecentIds {
-    pub fn get(&self, id: &EntryId) -> Option<Seq> {
+    pub fn get(&self, id: &EntryId) -> Option<Known> {
         self.by_id.get(id).copied()
     }
 
-    pub fn push(&mut self, id: EntryId, seq: Seq) {
-        if self.by_id.insert(id.clone(), seq).is_none() {
+    pub fn push(&mut self, id: EntryId, known: Known) {
+        if self.by_id.insert(id.clone(), known).is_none() {
             self.order.push_back(id);
         }
         while self.order.len() > REMEMBERED {
@@ -144,13 +153,14 @@ mod tests {
 
     #[test]
     fn ids_are_remembered_up_to_a_bound() {
+        let known = |n| Known { seq: Seq(n), print: None };
         let mut recent = RecentIds::default();
         for n in 0..10_000u64 {
-            recent.push(format!("e{n}").as_str().into(), Seq(n));
+            recent.push(format!("e{n}").as_str().into(), known(n));
         }
         assert_eq!((recent.by_id.len(), recent.order.len()), (REMEMBERED, REMEMBERED));
-        assert_eq!(recent.get(&"e9999".into()), Some(Seq(9999)));
-        assert_eq!(recent.get(&format!("e{}", 10_000 - REMEMBERED).as_str().into()), Some(Seq(5904)));
+        assert_eq!(recent.get(&"e9999".into()), Some(known(9999)));
+        assert_eq!(recent.get(&format!("e{}", 10_000 - REMEMBERED).as_str().into()), Some(known(5904)));
         assert_eq!(recent.get(&"e5903".into()), None);
     }
 

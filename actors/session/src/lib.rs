@@ -13,6 +13,7 @@
 //! tokio's blocking pool by the Writer. This crate never interprets a conversation, never calls a model or a tool, never
 //! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
 
+mod append;
 pub mod blob;
 mod blob_files;
 pub mod chain;

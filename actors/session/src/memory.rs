@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Entry, Seq, SessionId};
+use playhouse_protocol::{Entry, EntryId, Seq, SessionId};
 
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
@@ -23,6 +23,8 @@ struct Kept {
     entries: Vec<Arc<Entry>>,
     /// Loaded and not at rest.
     loaded: bool,
+    /// Why it takes no more entries until it is loaded.
+    broken: Option<StoreError>,
 }
 
 impl Kept {
@@ -30,18 +32,34 @@ impl Kept {
         (1..).map(Seq).zip(self.entries.iter().cloned()).collect()
     }
 
-    /// The number of an entry, which it gets now unless it is here already.
-    fn number(&mut self, entry: &Arc<Entry>) -> Seq {
+    /// The number of an entry, which it gets now unless it is here already; `Err` if its id is here with other content.
+    fn number<'a>(&mut self, entry: &'a Arc<Entry>) -> Result<Seq, &'a EntryId> {
         // What follows the last entry is new, so only what is sent again is looked for, and it is among the latest.
         let follows = self.entries.last().is_none_or(|last| entry.parent.as_ref() == Some(&last.id));
         let sent_again =
             || self.entries.iter().enumerate().rev().take(REMEMBERED).find(|(_, known)| known.id == entry.id);
-        let known = if follows { None } else { sent_again().map(|(at, _)| at) };
-        let at = known.unwrap_or_else(|| {
-            self.entries.push(entry.clone());
-            self.entries.len() - 1
-        });
-        Seq(at as u64 + 1)
+        let at = match if follows { None } else { sent_again() } {
+            Some((at, known)) if Arc::ptr_eq(known, entry) || known.body == entry.body => at,
+            Some(_) => return Err(&entry.id),
+            None => {
+                self.entries.push(entry.clone());
+                self.entries.len() - 1
+            }
+        };
+        Ok(Seq(at as u64 + 1))
+    }
+
+    fn append(&mut self, session: &SessionId, entries: &[Arc<Entry>]) -> Result<Vec<Seq>, StoreError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        let before = self.entries.len();
+        let numbered = entries.iter().map(|entry| self.number(entry)).collect::<Result<_, _>>();
+        numbered.map_err(|entry| {
+            self.entries.truncate(before);
+            let error = StoreError::Conflict { session: session.clone(), entry: entry.clone() };
+            self.broken.insert(error).clone()
+        })
     }
 }
 
@@ -75,6 +93,7 @@ impl Store for MemoryStore {
             Take::Own => {
                 let kept = all.entry(session.clone()).or_default();
                 kept.loaded = true;
+                kept.broken = None;
                 kept.numbered()
             }
             Take::Peek => match all.get(session).filter(|kept| !kept.entries.is_empty()) {
@@ -86,14 +105,15 @@ impl Store for MemoryStore {
     }
 
     fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
-        self.lock().entry(session.clone()).or_default().loaded = true;
-        Ok(EPOCH)
+        let mut all = self.lock();
+        let kept = all.entry(session.clone()).or_default();
+        kept.loaded = true;
+        kept.broken.clone().map_or(Ok(EPOCH), Err)
     }
 
     fn append(&self, session: &SessionId, epoch: u64, entries: &[Arc<Entry>], _: Sync) -> Result<Vec<Seq>, StoreError> {
         let mut all = self.lock();
-        let kept = check(&mut all, session, epoch)?;
-        Ok(entries.iter().map(|entry| kept.number(entry)).collect())
+        check(&mut all, session, epoch)?.append(session, entries)
     }
 
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {

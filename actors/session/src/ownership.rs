@@ -289,6 +289,21 @@ impl Owners {
         }
     }
 
+    /// Runs `change` if the session is ours under `epoch`; nobody can take it over meanwhile.
+    pub fn while_ours(
+        &self,
+        session: &SessionId,
+        record: &Path,
+        epoch: u64,
+        change: impl FnOnce(),
+    ) -> Result<(), StoreError> {
+        self.exclusively(|| {
+            self.check(session, record, epoch, &mut None)?;
+            change();
+            Ok(())
+        })
+    }
+
     /// Fails if another live process holds the session.
     pub fn refuse_if_held(&self, session: &SessionId, record: &OwnerRecord) -> Result<(), StoreError> {
         match self.holder(Some(record))? {

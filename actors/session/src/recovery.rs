@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use playhouse_protocol::entry::FORMAT_VERSION;
 
 use crate::blob_files::{BlobFiles, Reading};
+use crate::disk::{Disk, flush_folder};
 use crate::folder::{self, NO_FOLLOW, Paths};
 use crate::record::{BadLine, decode};
 use crate::scan::{Check, Scan};
@@ -94,7 +95,7 @@ pub(crate) fn torn_files(paths: &Paths) -> Result<Vec<PathBuf>, StoreError> {
 
 /// Writes a journal to a new file that takes its name. After a failed flush the kernel may count as clean, and show,
 /// what never reached the disk: only bytes that are written again can be flushed again.
-pub(crate) fn write_anew(paths: &Paths) -> Result<(), StoreError> {
+pub(crate) fn write_anew(disk: &dyn Disk, paths: &Paths) -> Result<(), StoreError> {
     let failed = |e: io::Error| StoreError::FlushFailed { path: paths.journal.clone(), reason: e.to_string() };
     let draft = paths.journal.with_extension("journal.new");
     folder::remove_if_there(&draft)?;
@@ -109,10 +110,10 @@ pub(crate) fn write_anew(paths: &Paths) -> Result<(), StoreError> {
         .custom_flags(NO_FOLLOW)
         .open(&draft)
         .map_err(failed)?;
-    let written = new.write_all(&bytes).and_then(|()| new.sync_all());
+    let written = new.write_all(&bytes).and_then(|()| disk.flush(&new));
     if let Err(e) = written.and_then(|()| fs::rename(&draft, &paths.journal)) {
         let _ = fs::remove_file(&draft);
         return Err(failed(e));
     }
-    folder::sync(&paths.folder)
+    flush_folder(disk, &paths.folder).map_err(failed)
 }

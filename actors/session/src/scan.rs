@@ -10,6 +10,7 @@
 //! - The chain goes on from the last record that counts. Whether it holds is checked only if asked for: a record that
 //!   does not follow from those before it is reported, and read all the same.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::blob::{BlobSource, LostBlob, NoBlobs};
 use crate::chain::{ChainHash, Links};
-use crate::record::{BadLine, Sealed, unseal};
+use crate::journal::REMEMBERED;
+use crate::record::{BadLine, Print, Sealed, unseal};
 
 /// One thing wrong with a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +156,8 @@ pub(crate) enum Check {
 pub struct Scan {
     /// The records that count, in order.
     pub entries: Vec<(Seq, Arc<Entry>)>,
+    /// What the content of the latest of them is known by, as many as a journal remembers.
+    pub(crate) prints: VecDeque<(Seq, Print)>,
     /// The highest epoch of any whole line; 0 when there is none.
     pub epoch: u64,
     /// The highest number of any whole line; 0 when there is none.
@@ -232,6 +236,7 @@ impl Scan {
                 while let Some((lost, _)) = scan.entries.pop_if(|(held, _)| *held >= seq) {
                     scan.damage.push(damage(DamageKind::Stale { seq: lost, epoch: scan.epoch }));
                 }
+                while scan.prints.pop_back_if(|(held, _)| *held >= seq).is_some() {}
                 scan.links.rewind(seq.0);
                 scan.last_seq = scan.last_seq.min(seq.0.saturating_sub(1));
                 scan.epoch = epoch;
@@ -253,6 +258,10 @@ impl Scan {
                 Ok(record) => {
                     scan.damage.extend(record.lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
                     scan.entries.push((seq, Arc::new(record.entry)));
+                    scan.prints.extend(record.print.map(|print| (seq, print)));
+                    if scan.prints.len() > REMEMBERED {
+                        scan.prints.pop_front();
+                    }
                 }
                 Err(bad) => scan.damage.push(damage(DamageKind::BadLine(bad))),
             }

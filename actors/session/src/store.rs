@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentId, Entry, Fate, NodeId, Seq, SessionId};
+use playhouse_protocol::{AgentId, Entry, EntryId, Fate, NodeId, Seq, SessionId};
 
 use crate::record::Unencodable;
 use crate::scan::Damage;
@@ -67,8 +67,8 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     }
 
     /// Appends in order and answers each entry's number. Entries that are there already (by id, among the last 4096)
-    /// are not written again. After an error the journal refuses appends, with the same error, until it is loaded
-    /// again; nothing of the failed batch is in it then, unless the disk failed in a way that left it whole.
+    /// are not written again; one whose content is another is [`StoreError::Conflict`]. After an error the journal refuses appends, with the same error, until it is loaded
+    /// again; [`StoreError::fate`] says whether something of the failed batch may be in it then.
     fn append(
         &self,
         session: &SessionId,
@@ -147,6 +147,16 @@ pub enum StoreError {
         /// Which.
         session: SessionId,
     },
+    /// An entry's id is in the journal with other content.
+    #[error(
+        "session `{session}` has another entry `{entry}`: two writers use this session as one; stop one of them, then load the session again"
+    )]
+    Conflict {
+        /// Which.
+        session: SessionId,
+        /// The id that both used.
+        entry: EntryId,
+    },
     /// Someone else changed the file.
     #[error("{path} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
     Changed {
@@ -221,6 +231,13 @@ pub enum StoreError {
         /// The system's words.
         reason: String,
     },
+    /// Something failed after the batch, or a part of it, was handed to the kernel: it may be in the journal or not. The
+    /// next load finds out.
+    #[error("{cause}; what was being written may be in the journal all the same")]
+    InDoubt {
+        /// What failed.
+        cause: Box<StoreError>,
+    },
     /// Anything else the system said.
     #[error("{path}: could not {doing}: {reason}")]
     Io {
@@ -234,17 +251,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether a batch that was refused with this error may be in the journal all the same.
+    /// Whether an append that failed with this error may have left something of its batch in the journal.
     pub fn fate(&self) -> Fate {
         match self {
-            // Written before the flush failed; or before it was noticed that another process had taken over, which may
-            // have read it; or in part.
-            Self::FlushFailed { .. } | Self::Fenced { .. } | Self::Io { .. } => Fate::Unknown,
+            Self::InDoubt { .. } => Fate::Unknown,
             Self::Unknown { .. }
             | Self::Held { .. }
             | Self::InUse { .. }
+            | Self::Fenced { .. }
             | Self::Closed
             | Self::NotLoaded { .. }
+            | Self::Conflict { .. }
             | Self::Changed { .. }
             | Self::NewerFormat { .. }
             | Self::Unencodable { .. }
@@ -253,7 +270,35 @@ impl StoreError {
             | Self::NotAFolder { .. }
             | Self::ReadOnly { .. }
             | Self::Denied { .. }
-            | Self::DiskFull { .. } => Fate::NotWritten,
+            | Self::DiskFull { .. }
+            | Self::FlushFailed { .. }
+            | Self::Io { .. } => Fate::NotWritten,
+        }
+    }
+
+    /// The same failure, met when something of the batch may have been written.
+    pub(crate) fn in_doubt(self) -> Self {
+        Self::InDoubt { cause: Box::new(self) }
+    }
+
+    /// Whether it says nothing of what was appended before the batch that met it.
+    pub(crate) fn is_of_its_batch_alone(&self) -> bool {
+        match self {
+            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => true,
+            Self::InDoubt { cause } => cause.is_of_its_batch_alone(),
+            Self::Unknown { .. }
+            | Self::Held { .. }
+            | Self::Fenced { .. }
+            | Self::Closed
+            | Self::NotLoaded { .. }
+            | Self::Changed { .. }
+            | Self::NewerFormat { .. }
+            | Self::Node { .. }
+            | Self::Symlink { .. }
+            | Self::NotAFolder { .. }
+            | Self::ReadOnly { .. }
+            | Self::Denied { .. }
+            | Self::FlushFailed { .. } => false,
         }
     }
 

@@ -380,7 +380,8 @@ fn f33_what_a_stale_owner_wrote_is_noted_and_does_not_break_the_chain() {
     let mine = new.own(&session).unwrap();
     new.append(&session, mine, &prompts("new", 1), Sync::Kernel).unwrap();
     disk.open();
-    assert_eq!(stale.join().unwrap(), Err(StoreError::Fenced { session: session.clone(), epoch }));
+    let cause = Box::new(StoreError::Fenced { session: session.clone(), epoch });
+    assert_eq!(stale.join().unwrap(), Err(StoreError::InDoubt { cause }));
     let mine = new.load(&session, Take::Own).unwrap().epoch;
     new.append(&session, mine, &prompts("more", 1), Sync::Kernel).unwrap();
     let checked = verified(&new);

@@ -5,13 +5,14 @@ mod common;
 use std::sync::Arc;
 
 use common::{entry, id, numbered, opened, prompt, prompts};
-use playhouse_protocol::{Content, Durability, EntryBody, Message, Seq};
+use playhouse_protocol::{Content, Durability, Entry, EntryBody, Message, Seq};
 use playhouse_session::{FileStore, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
 
 fn conforms<S: Store>(make: impl Fn() -> S) {
     unknown_sessions(make());
     appends_are_numbered_and_read_back(make());
     repeated_entries_are_written_once(make());
+    f53_a_known_id_with_other_content_is_refused(&make);
     only_the_owner_of_the_epoch_appends(make());
     sessions_are_independent(make());
     rest_and_release_keep_the_journal(make());
@@ -66,6 +67,40 @@ fn repeated_entries_are_written_once(store: impl Store) {
     assert_eq!(loaded.entries, numbered(1, &all));
     assert_eq!(store.append(&session, epoch, &all, Sync::Disk).unwrap(), [1, 2, 3, 4].map(Seq));
     assert_eq!(store.load(&session, Take::Peek).unwrap().entries.len(), 4);
+}
+
+/// Two agents that go on from the same entry give the same ids to what they say.
+fn f53_a_known_id_with_other_content_is_refused<S: Store>(make: &impl Fn() -> S) {
+    let long = |fill: &str| prompt("s/1", &fill.repeat(70_000));
+    for (first, other) in [(prompt("s/1", "one"), prompt("s/1", "two")), (long("a"), long("b"))] {
+        // Also when the ids come from the journal.
+        for reload in [None, Some(Take::Own)] {
+            let store = make();
+            let session = id("s");
+            let epoch = store.own(&session).unwrap();
+            let said = [prompt("s/0", "hello"), first.clone()];
+            store.append(&session, epoch, &said, Sync::Kernel).unwrap();
+            if let Some(take) = reload {
+                store.load(&session, take).unwrap();
+            }
+            assert_eq!(store.append(&session, epoch, &said, Sync::Kernel).unwrap(), [Seq(1), Seq(2)]);
+            let made_later = [Arc::new(Entry { at: 9_000, ..first.as_ref().clone() })];
+            assert_eq!(store.append(&session, epoch, &made_later, Sync::Kernel).unwrap(), [Seq(2)]);
+            let batch = [other.clone(), prompt("s/2", "goes on")];
+            let error = store.append(&session, epoch, &batch, Sync::Kernel).unwrap_err();
+            assert_eq!(error, StoreError::Conflict { session: session.clone(), entry: "s/1".into() });
+            assert!(error.to_string().contains("two writers"), "{error}");
+            assert_eq!(store.append(&session, epoch, &said, Sync::Kernel), Err(error), "it takes nothing more");
+            store.flush(&session, epoch).expect("what was written before can still be flushed");
+            assert!(store.load(&session, Take::Own).unwrap().entries == numbered(1, &said));
+            let next = [prompt("s/2", "goes on"), prompt("s/2", "goes on")];
+            assert_eq!(store.append(&session, epoch, &next, Sync::Kernel).unwrap(), [Seq(3), Seq(3)]);
+            let twice = [prompt("s/3", "one"), prompt("s/3", "two")];
+            let conflict = StoreError::Conflict { session: session.clone(), entry: "s/3".into() };
+            assert_eq!(store.append(&session, epoch, &twice, Sync::Kernel), Err(conflict));
+            assert_eq!(store.load(&session, Take::Own).unwrap().entries.len(), 3);
+        }
+    }
 }
 
 fn only_the_owner_of_the_epoch_appends(store: impl Store) {

@@ -7,12 +7,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use common::{Fault, TestDisk, find, id, numbered, prompt, prompts, snapshot, store_on};
-use playhouse_protocol::Seq;
-use playhouse_session::{FileOptions, FileStore, Store, StoreError, Sync, Take};
+use common::{Fault, TestDisk, find, id, numbered, opened_with, prompt, prompts, snapshot, store_on};
+use playhouse_protocol::{Fate, Seq};
+use playhouse_session::{Damage, DamageKind, FileOptions, FileStore, Store, StoreError, Sync, Take};
 
 #[test]
-fn f30_a_full_disk_is_cut_back_and_nothing_acknowledged_is_lost() {
+fn f30_a_full_disk_loses_nothing_acknowledged_and_its_tail_is_left_to_the_loader() {
     for fault in [Fault::FullAtWrite(4), Fault::ShortAtWrite(4)] {
         let folder = tempfile::tempdir().unwrap();
         let disk = TestDisk::with(&[fault]);
@@ -22,25 +22,59 @@ fn f30_a_full_disk_is_cut_back_and_nothing_acknowledged_is_lost() {
         let safe = prompts("safe", 2);
         store.append(&session, epoch, &safe, Sync::Disk).unwrap();
         let path = find(folder.path(), "s.journal");
-        let before = fs::read(&path).unwrap();
-        // The batch's second record does not fit: none of it stays.
-        let error = store.append(&session, epoch, &prompts("lost", 3), Sync::Disk).unwrap_err();
-        match fault {
-            Fault::FullAtWrite(_) => assert_eq!(error, StoreError::DiskFull { path: path.clone() }),
-            _ => assert!(error.to_string().contains("bytes were written; see that there is space"), "{error}"),
-        }
-        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-        assert_eq!(fs::read(&path).unwrap(), before);
-        // There is room again, but what follows the lost batch must not stand without it.
+        // The batch's second record does not fit: the first one is there, and nobody can say whether it will stay.
+        let cut = prompts("cut", 3);
+        let error = store.append(&session, epoch, &cut, Sync::Disk).unwrap_err();
+        assert_eq!(error.fate(), Fate::Unknown, "{error}");
+        let says = match fault {
+            Fault::FullAtWrite(_) => "the disk is full; free some space, then resume",
+            _ => "bytes were written; see that there is space",
+        };
+        assert!(error.to_string().contains(says) && error.to_string().contains(path.to_str().unwrap()), "{error}");
+        let left = fs::read(&path).unwrap();
+        // There is room again, but what follows the failed batch must not stand without it.
         let writes = disk.writes.load(Ordering::SeqCst);
         assert_eq!(store.append(&session, epoch, &prompts("next", 1), Sync::Kernel), Err(error.clone()));
         assert_eq!(store.own(&session), Err(error));
         assert_eq!(disk.writes.load(Ordering::SeqCst), writes);
-        assert_eq!(fs::read(&path).unwrap(), before);
+        assert_eq!(fs::read(&path).unwrap(), left, "only a load, which makes sure of ownership, cuts the tail");
         let loaded = store.load(&session, Take::Own).unwrap();
-        assert_eq!((loaded.entries, loaded.damage, loaded.epoch), (numbered(1, &safe), vec![], epoch));
-        assert_eq!(store.append(&session, epoch, &prompts("next", 1), Sync::Disk).unwrap(), [Seq(3)]);
+        assert_eq!((loaded.entries, loaded.epoch), (numbered(1, &[&safe[..], &cut[..1]].concat()), epoch));
+        assert!(matches!(loaded.damage[..], [Damage { kind: DamageKind::Torn { .. }, .. }]), "{:?}", loaded.damage);
+        // Whoever says it again is heard once.
+        assert_eq!(store.append(&session, epoch, &cut, Sync::Disk).unwrap(), [3, 4, 5].map(Seq));
+        assert_eq!(store.verify(&session).unwrap().broken, None);
     }
+}
+
+#[test]
+fn f30_what_was_not_written_at_all_is_known_not_to_be_there() {
+    for fault in [Fault::NothingAtWrite(2), Fault::FullAtBlob(1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_on(folder.path(), &TestDisk::with(&[fault]));
+        let session = id("s");
+        let epoch = store.own(&session).unwrap();
+        store.append(&session, epoch, &prompts("a", 1), Sync::Disk).unwrap();
+        let long = prompt("long", &"x".repeat(70_000));
+        let error = store.append(&session, epoch, std::slice::from_ref(&long), Sync::Disk).unwrap_err();
+        assert_eq!((error.fate(), matches!(error, StoreError::DiskFull { .. })), (Fate::NotWritten, true), "{error}");
+        let left = snapshot(folder.path()).into_iter().filter(|(_, content)| content.len() == 70_000).count();
+        assert_eq!(left, 0, "the room of a blob that nothing names may be needed");
+        let loaded = store.load(&session, Take::Own).unwrap();
+        assert_eq!((loaded.entries, loaded.damage), (numbered(1, &prompts("a", 1)), vec![]));
+        assert_eq!(store.append(&session, epoch, &[long], Sync::Disk).unwrap(), [Seq(2)]);
+    }
+}
+
+#[test]
+fn f30_blobs_of_records_that_may_remain_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_on(folder.path(), &TestDisk::with(&[Fault::FullAtWrite(2)]));
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let all = [prompt("whole", &"x".repeat(70_000)), prompt("torn", &"y".repeat(70_000))];
+    assert_eq!(store.append(&session, epoch, &all, Sync::Kernel).unwrap_err().fate(), Fate::Unknown);
+    assert_eq!(store.load(&session, Take::Own).unwrap().entries, numbered(1, &all[..1]));
 }
 
 #[test]
@@ -65,8 +99,9 @@ fn f31_a_failed_flush_is_final_until_the_journal_is_written_anew() {
     store.append(&session, epoch, &all[..1], Sync::Disk).unwrap();
     let path = find(folder.path(), "s.journal");
     let error = store.append(&session, epoch, &all[1..], Sync::Disk).unwrap_err();
-    let expected = StoreError::FlushFailed { path: path.clone(), reason: "injected flush error".into() };
-    assert_eq!(error, expected);
+    let cause = Box::new(StoreError::FlushFailed { path: path.clone(), reason: "injected flush error".into() });
+    let expected = StoreError::InDoubt { cause };
+    assert_eq!((&error, error.fate()), (&expected, Fate::Unknown));
     let (writes, flushes) = (disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst));
     for _ in 0..3 {
         assert_eq!(store.append(&session, epoch, &all[1..], Sync::Disk), Err(expected.clone()));
@@ -100,10 +135,49 @@ fn flushing_what_is_clean_costs_nothing_and_what_was_found_is_flushed() {
     store.append(&session, epoch, &all, Sync::Disk).unwrap();
     store.flush(&session, epoch).unwrap();
     assert_eq!(disk.flushes.load(Ordering::SeqCst), 1);
-    // After a load nobody knows whether the bytes that were found are on the disk: a repeated batch flushes them.
+    // Nobody knows whether the bytes that a load finds are on the disk: it flushes them, once.
     store.load(&session, Take::Own).unwrap();
     store.append(&session, epoch, &all, Sync::Disk).unwrap();
     assert_eq!((disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst)), (2, 2));
+}
+
+/// A journal whose owner died after the write and before the flush.
+fn left_unflushed(folder: &Path, durability: &str) -> Vec<std::sync::Arc<playhouse_protocol::Entry>> {
+    let old = FileStore::open(folder).unwrap();
+    let epoch = old.own(&id("s")).unwrap();
+    let all = vec![opened_with("s", durability), prompt("p", &"x".repeat(70_000))];
+    old.append(&id("s"), epoch, &all, Sync::Kernel).unwrap();
+    all
+}
+
+#[test]
+fn f54_a_journal_that_is_taken_over_is_flushed_before_anyone_acts_on_it() {
+    for (durability, flushes, folders) in [("flush", 2, 3), ("os", 0, 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = left_unflushed(folder.path(), durability);
+        let disk = TestDisk::with(&[]);
+        let store = store_on(folder.path(), &disk);
+        let counted = || (disk.flushes.load(Ordering::SeqCst), disk.folders.load(Ordering::SeqCst));
+        assert_eq!(store.load(&id("s"), Take::Own).unwrap().entries, numbered(1, &all));
+        assert_eq!(counted(), (flushes, folders), "{durability}: blob and journal, and the folders of both");
+    }
+}
+
+#[test]
+fn f54_a_journal_that_cannot_be_flushed_is_not_taken_over() {
+    for at in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let all = left_unflushed(folder.path(), "flush");
+        // The flush of the blob, then that of the journal; the next load writes both anew, and that fails once more.
+        let disk = TestDisk::with(&[Fault::ErrorAtFlush(at), Fault::ErrorAtFlush(at + 1)]);
+        let store = store_on(folder.path(), &disk);
+        for _ in 0..2 {
+            let error = store.load(&id("s"), Take::Own).unwrap_err();
+            assert!(matches!(error, StoreError::FlushFailed { .. }), "{error}");
+        }
+        let loaded = store.load(&id("s"), Take::Own).unwrap();
+        assert_eq!((loaded.entries, loaded.damage), (numbered(1, &all), vec![]));
+    }
 }
 
 #[test]

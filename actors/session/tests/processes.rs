@@ -3,14 +3,16 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use common::{PATIENCE, find, id, numbered, prompt, prompts};
-use playhouse_protocol::{NodeId, Seq};
-use playhouse_session::{DamageKind, FileStore, Holder, Store, StoreError, Sync, Take};
+use playhouse_protocol::{Fate, NodeId, Seq};
+use playhouse_session::disk::{Disk, Kernel};
+use playhouse_session::{DamageKind, FileOptions, FileStore, Holder, Store, StoreError, Sync, Take};
 
 const ROLE: &str = "PLAYHOUSE_TEST_ROLE";
 const DATA: &str = "PLAYHOUSE_TEST_DATA";
@@ -249,48 +251,16 @@ fn f33_a_stale_writer_is_fenced() {
 
 #[test]
 fn f33_a_stale_write_between_check_and_takeover_is_not_acknowledged_and_is_noticed() {
-    use playhouse_session::FileOptions;
-    use playhouse_session::disk::{Disk, Kernel};
-    use std::sync::{Arc, Mutex, OnceLock};
-
-    /// Another process takes over in the very moment of the second write.
-    #[derive(Debug)]
-    struct Takeover {
-        folder: std::path::PathBuf,
-        old: OnceLock<NodeId>,
-        new: Mutex<Option<FileStore>>,
-        writes: std::sync::atomic::AtomicUsize,
-    }
-    impl Disk for Takeover {
-        fn write(&self, file: &fs::File, record: &[u8]) -> std::io::Result<usize> {
-            if self.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 1 {
-                let lock = format!("owners/{}.lock", self.old.get().unwrap());
-                fs::remove_file(self.folder.join(lock)).unwrap();
-                let new = FileStore::open(&self.folder).unwrap();
-                assert_eq!(new.load(&id("s"), Take::Own).unwrap().entries.len(), 1);
-                *self.new.lock().unwrap() = Some(new);
-            }
-            Kernel.write(file, record)
-        }
-        fn flush(&self, file: &fs::File) -> std::io::Result<()> {
-            Kernel.flush(file)
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Takeover {
-        folder: folder.path().to_owned(),
-        old: OnceLock::new(),
-        new: Mutex::default(),
-        writes: Default::default(),
-    });
-    let options = FileOptions { disk: disk.clone(), ..FileOptions::default() };
-    let old = FileStore::open_with(folder.path(), options).unwrap();
-    disk.old.set(old.node().clone()).unwrap();
+    let disk = Takeover::new(folder.path(), |_| {}, Ending::Goes);
+    let old = disk.store();
     let session = id("s");
     let epoch = old.own(&session).unwrap();
     old.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
-    let stale = old.append(&session, epoch, &prompts("stale", 1), Sync::Kernel);
-    assert_eq!(stale, Err(StoreError::Fenced { session: session.clone(), epoch }));
+    let stale = old.append(&session, epoch, &prompts("stale", 1), Sync::Kernel).unwrap_err();
+    let fenced = StoreError::Fenced { session: session.clone(), epoch };
+    assert_eq!(stale, StoreError::InDoubt { cause: Box::new(fenced) });
+    assert_eq!(stale.fate(), Fate::Unknown);
     let new = disk.new.lock().unwrap().take().unwrap();
     // The new owner notices that the file is not as it left it, reads again and goes on.
     let changed = new.append(&session, 2, &prompts("b", 1), Sync::Kernel);
@@ -301,8 +271,102 @@ fn f33_a_stale_write_between_check_and_takeover_is_not_acknowledged_and_is_notic
 }
 
 #[test]
+fn f33_a_failed_append_takes_nothing_from_a_new_owner() {
+    let long = || prompt("long", &"x".repeat(70_000));
+    let folder = tempfile::tempdir().unwrap();
+    let goes_on = move |new: &FileStore| {
+        assert_eq!(new.append(&id("s"), 2, &[long()], Sync::Disk).unwrap(), [Seq(2)]);
+    };
+    let disk = Takeover::new(folder.path(), goes_on, Ending::Fails);
+    let old = disk.store();
+    let session = id("s");
+    let epoch = old.own(&session).unwrap();
+    old.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
+    // The same long string as the new owner's, so that the new owner's record names a blob that this append made.
+    let error = old.append(&session, epoch, &[prompt("stale", &"x".repeat(70_000))], Sync::Kernel).unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    let new = disk.new.lock().unwrap().take().unwrap();
+    let expected = numbered(1, &[prompts("a", 1), vec![long()]].concat());
+    let loaded = new.load(&session, Take::Own).unwrap();
+    assert!(loaded.entries == expected, "{} entries", loaded.entries.len());
+    assert_eq!(loaded.damage, []);
+}
+
+/// A disk on which another process takes over in the very moment of the second write.
+#[derive(Debug)]
+struct Takeover {
+    folder: PathBuf,
+    old: OnceLock<NodeId>,
+    new: Mutex<Option<FileStore>>,
+    goes_on: GoesOn,
+    ending: Ending,
+    writes: AtomicUsize,
+}
+
+/// What the new owner does at once.
+struct GoesOn(Box<dyn Fn(&FileStore) + Send + std::marker::Sync>);
+
+impl std::fmt::Debug for GoesOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GoesOn")
+    }
+}
+
+/// What becomes of the old owner's write.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Goes,
+    Fails,
+}
+
+impl Takeover {
+    fn new(
+        folder: &Path,
+        goes_on: impl Fn(&FileStore) + Send + std::marker::Sync + 'static,
+        ending: Ending,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            folder: folder.to_owned(),
+            old: OnceLock::new(),
+            new: Mutex::default(),
+            goes_on: GoesOn(Box::new(goes_on)),
+            ending,
+            writes: AtomicUsize::new(0),
+        })
+    }
+
+    fn store(self: &Arc<Self>) -> FileStore {
+        let options = FileOptions { disk: self.clone(), ..FileOptions::default() };
+        let old = FileStore::open_with(&self.folder, options).unwrap();
+        self.old.set(old.node().clone()).unwrap();
+        old
+    }
+}
+
+impl Disk for Takeover {
+    fn write(&self, file: &fs::File, record: &[u8]) -> io::Result<usize> {
+        if self.writes.fetch_add(1, Ordering::SeqCst) == 1 {
+            let lock = format!("owners/{}.lock", self.old.get().unwrap());
+            fs::remove_file(self.folder.join(lock)).unwrap();
+            let new = FileStore::open(&self.folder).unwrap();
+            assert_eq!(new.load(&id("s"), Take::Own).unwrap().entries.len(), 1);
+            (self.goes_on.0)(&new);
+            *self.new.lock().unwrap() = Some(new);
+            match self.ending {
+                Ending::Goes => {}
+                Ending::Fails => return Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+        Kernel.write(file, record)
+    }
+
+    fn flush(&self, file: &fs::File) -> io::Result<()> {
+        Kernel.flush(file)
+    }
+}
+
+#[test]
 fn a_name_can_be_used_by_one_process_only() {
-    use playhouse_session::FileOptions;
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
         FileStore::open_with(folder.path(), FileOptions { node: Some(name.into()), ..FileOptions::default() })
@@ -322,7 +386,7 @@ mod fail_points {
     use super::*;
     use crate::common::stage::Stage;
     use playhouse_protocol::{AgentMessage, CommitReport, Entry, EntryBody};
-    use std::sync::Arc;
+    use playhouse_session::Damage;
 
     /// Two entries with two blobs each.
     pub fn long() -> Vec<Arc<Entry>> {
@@ -391,7 +455,9 @@ mod fail_points {
             let store = FileStore::open(folder.path()).unwrap();
             let loaded = store.load(&id("s"), Take::Own).unwrap();
             assert!(loaded.entries.starts_with(&numbered(1, &prompts("w", 2))), "{point}");
-            assert_eq!(loaded.damage, []);
+            let is_torn = |damage: &Damage| matches!(damage.kind, DamageKind::Torn { .. });
+            let torn = usize::from(point.starts_with("write-short"));
+            assert_eq!((loaded.damage.len(), loaded.damage.iter().all(is_torn)), (torn, true), "{point}");
         }
     }
 

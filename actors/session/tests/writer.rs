@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use common::stage::{Stage, committed, stage_on};
 use common::{Fault, PATIENCE, TestDisk, find, id, numbered, prompt, prompts};
-use playhouse_protocol::{Class, CommitReport, Durability, Entry, Seq, SessionId};
+use playhouse_protocol::{Class, CommitReport, Durability, Entry, Fate, Seq, SessionId};
 use playhouse_session::{FileStore, Loaded, MemoryStore, Store, StoreError, Sync, Take, WriterMsg, shard};
 use tokio::time::timeout;
 
@@ -216,6 +216,28 @@ async fn f30_after_a_failed_batch_the_session_takes_nothing_until_it_is_loaded()
     assert_eq!(stage.load(&session).await.unwrap().entries, numbered(1, &all[..1]));
     let number = stage.send(&session, &all[1..]);
     assert_eq!(stage.report().await, committed(&session, number, [2, 3]));
+}
+
+#[tokio::test]
+async fn f54_a_failed_batch_says_whether_it_may_be_in_the_journal() {
+    for (faults, fates) in [
+        ([Fault::NothingAtWrite(2)], [Fate::NotWritten, Fate::Unknown]),
+        ([Fault::ShortAtWrite(2)], [Fate::Unknown, Fate::Unknown]),
+        ([Fault::ErrorAtFlush(2)], [Fate::Unknown, Fate::Unknown]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut stage = stage_on(folder.path(), &TestDisk::with(&faults)).await;
+        let session = id("s");
+        let all = prompts("a", 2);
+        stage.send(&session, &all[..1]);
+        stage.report().await;
+        // The second is a repeat to a journal that takes nothing: whoever sends it may have sent it before.
+        for expected in fates {
+            stage.send(&session, &all[1..]);
+            let CommitReport::Failed { fate, error, .. } = stage.report().await else { panic!("{faults:?}") };
+            assert_eq!(fate, expected, "{faults:?}: {error}");
+        }
+    }
 }
 
 #[tokio::test]

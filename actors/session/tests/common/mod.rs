@@ -28,6 +28,10 @@ pub fn entry(name: &str, at: u64, body: EntryBody) -> Arc<Entry> {
 
 /// A first entry, from its wire form, so that what is optional there is left out.
 pub fn opened(session: &str) -> Arc<Entry> {
+    opened_with(session, "flush")
+}
+
+pub fn opened_with(session: &str, durability: &str) -> Arc<Entry> {
     let body = serde_json::json!({
         "type": "opened",
         "version": FORMAT_VERSION,
@@ -37,7 +41,7 @@ pub fn opened(session: &str) -> Arc<Entry> {
             "kind": "cli",
             "model": ModelConfig::scripted("script.json"),
             "cwd": "/work",
-            "durability": "flush",
+            "durability": durability,
         },
     });
     entry(&format!("{session}/opened"), 1_000, serde_json::from_value(body).unwrap())
@@ -91,6 +95,8 @@ pub fn store_on(folder: &Path, disk: &Arc<TestDisk>) -> FileStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     FullAtWrite(usize),
+    /// The disk is full before the first byte.
+    NothingAtWrite(usize),
     ShortAtWrite(usize),
     PanicAtWrite(usize),
     ErrorAtFlush(usize),
@@ -102,6 +108,7 @@ pub enum Fault {
 pub struct TestDisk {
     pub writes: AtomicUsize,
     pub flushes: AtomicUsize,
+    pub folders: AtomicUsize,
     pub blobs: AtomicUsize,
     pub faults: Mutex<Vec<Fault>>,
     gate: Mutex<Gate>,
@@ -173,6 +180,9 @@ impl Disk for TestDisk {
             Kernel.write(file, &record[..record.len() / 3])?;
             return Err(io::ErrorKind::StorageFull.into());
         }
+        if self.has(Fault::NothingAtWrite(n)) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if self.has(Fault::ShortAtWrite(n)) {
             return Kernel.write(file, &record[..record.len() / 2]);
         }
@@ -185,6 +195,11 @@ impl Disk for TestDisk {
             return Err(io::Error::other("injected flush error"));
         }
         Kernel.flush(file)
+    }
+
+    fn flush_folder(&self, folder: &File) -> io::Result<()> {
+        self.folders.fetch_add(1, Ordering::SeqCst);
+        Kernel.flush_folder(folder)
     }
 
     fn write_blob(&self, file: &File, content: &[u8]) -> io::Result<()> {
