@@ -90,7 +90,7 @@ impl World {
             rng,
             inputs: 0,
             delivered: BTreeSet::from([strategy]),
-            checks: Checks::new(&opened),
+            checks: Checks::new(&opened, setup.hooks),
             setup: setup.clone(),
             session,
             journals: HashMap::new(),
@@ -533,16 +533,7 @@ impl World {
         let hook = waiting[self.rng.usize(..waiting.len())];
         let Some(call) = self.hooks.remove(&hook) else { return };
         let verdict = match call {
-            HookCall::Filter { inputs } => Verdict::Filtered(
-                inputs
-                    .iter()
-                    .map(|_| match self.rng.u8(..5) {
-                        0 => FilterVerdict::Reject("rude".into()),
-                        1 => FilterVerdict::Warn("careful".into()),
-                        _ => FilterVerdict::Pass,
-                    })
-                    .collect(),
-            ),
+            HookCall::Filter { inputs } => Verdict::Filtered(inputs.iter().map(|input| self.filter(input)).collect()),
             HookCall::Policy { ours, .. } => match self.rng.u8(..5) {
                 0 => Verdict::Judged(Ruling::Forbid { reason: "not here".into() }),
                 1 => Verdict::Judged(Ruling::Allow { by: "the policy".into() }),
@@ -553,6 +544,16 @@ impl World {
         };
         self.delivered.extend(said(&verdict));
         self.send(machine, Input::HookDone { hook, verdict });
+    }
+
+    fn filter(&mut self, input: &[Arc<AgentMessage>]) -> FilterVerdict {
+        let verdict = match self.rng.u8(..5) {
+            0 => return FilterVerdict::Reject("rude".into()),
+            1 => FilterVerdict::Warn("careful".into()),
+            _ => FilterVerdict::Pass,
+        };
+        self.checks.passed(input);
+        verdict
     }
 
     /// Any verdict may come to any point; those that mean something there come often.
