@@ -325,7 +325,7 @@ impl Checks {
             }
             InputKind::Steer | InputKind::FollowUp => {
                 let waits = last.steering.iter().chain(&last.follow_ups).any(|input| input.input_id == *id);
-                let reset = all.iter().any(|entry| matches!(entry.body, EntryBody::Reset));
+                let reset = all.iter().any(|entry| matches!(entry.body, EntryBody::Reset { .. }));
                 let fates = fates + usize::from(waits);
                 assert!(fates == 1 || (fates == 0 && reset), "{kind:?} {id} has {fates} fates");
             }
