@@ -157,6 +157,13 @@ impl Checks {
                     .find(|(_, e)| e.loop_id.as_ref() == Some(&report.loop_id) && ended(&e.body));
                 assert!(entry.is_some(), "{} is finished before its end is durable", report.loop_id);
             }
+            Effect::GoOn { call, attempt } => {
+                let failed = |body: &EntryBody| {
+                    matches!(body, EntryBody::AttemptFailed { call_id, attempt: failed, .. }
+                        if call_id == call && failed + 1 == *attempt)
+                };
+                assert!(holds(&failed), "attempt {attempt} of {call} before the failure of the last is durable");
+            }
             Effect::Append { .. }
             | Effect::Hook { .. }
             | Effect::Ask { .. }
