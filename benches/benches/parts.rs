@@ -211,7 +211,7 @@ fn journal(c: &mut Criterion) {
     let mut count = 0_u64;
     let mut entry = || {
         count += 1;
-        let body = EntryBody::Restored { messages: messages.clone() };
+        let body = EntryBody::Restored { input_id: None, messages: messages.clone() };
         Arc::new(Entry { id: format!("session#{count}").into(), loop_id: None, parent: None, at: count, body })
     };
     let mut group = c.benchmark_group("journal");

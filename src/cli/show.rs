@@ -43,7 +43,7 @@ fn tell(body: &EntryBody, text: &mut String) {
             text.push_str(&format!("session {session}: {}/{} in {cwd}\n", model.provider, model.id));
             opened.messages.iter().for_each(|message| say(message, text));
         }
-        EntryBody::Configured { settings } => {
+        EntryBody::Configured { settings, .. } => {
             text.push_str(&format!("\n[settings changed: {}/{}]\n", settings.model.provider, settings.model.id));
         }
         EntryBody::TurnStarted { placed, .. } => {
@@ -84,8 +84,8 @@ fn tell(body: &EntryBody, text: &mut String) {
         }
         EntryBody::Parked { reason } => text.push_str(&format!("\n[parked: {}]\n", one_line(reason))),
         EntryBody::Head { messages, .. } => text.push_str(&format!("\n[back to message {messages}]\n")),
-        EntryBody::Reset => text.push_str("\n[the conversation was cleared]\n"),
-        EntryBody::Restored { messages } => {
+        EntryBody::Reset { .. } => text.push_str("\n[the conversation was cleared]\n"),
+        EntryBody::Restored { messages, .. } => {
             text.push_str("\n[the conversation was replaced]\n");
             messages.iter().for_each(|message| say(message, text));
         }

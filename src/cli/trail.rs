@@ -124,7 +124,7 @@ impl<'a> Act<'a> {
 fn act(body: &EntryBody) -> Option<Act<'_>> {
     match body {
         EntryBody::Opened(opened) => Act::decision("opened", None, allowance(&opened.settings)),
-        EntryBody::Configured { settings } => Act::decision("configured", None, allowance(settings)),
+        EntryBody::Configured { settings, .. } => Act::decision("configured", None, allowance(settings)),
         EntryBody::InputRejected { reason, .. } => Act::decision("rejected", None, reason),
         EntryBody::AbortAsked { .. } => Act::decision("aborted", None, ""),
         EntryBody::PermissionAsked { tool_call_id, question, .. } => {
@@ -180,7 +180,7 @@ fn act(body: &EntryBody) -> Option<Act<'_>> {
         | EntryBody::LoopClosed
         | EntryBody::Recovered { .. }
         | EntryBody::Parked { .. }
-        | EntryBody::Reset
+        | EntryBody::Reset { .. }
         | EntryBody::Restored { .. }
         | EntryBody::RotatedTo { .. } => None,
     }

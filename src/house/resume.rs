@@ -99,7 +99,7 @@ impl House {
         for (_, entry) in &loaded.entries {
             match (&entry.body, &mut opened) {
                 (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
-                (EntryBody::Configured { settings }, Some(opened)) => opened.settings = settings.clone(),
+                (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
                 _ => {}
             }
         }

@@ -333,7 +333,7 @@ pub enum CallReport {
         /// Given back when it has been taken.
         credit: Credit,
     },
-    /// An attempt failed; the next one comes after a pause.
+    /// An attempt failed; the next one comes after a pause, once the agent has said that it knows.
     Retrying {
         /// The call.
         call: CallId,

@@ -241,6 +241,9 @@ pub enum EntryBody {
     Opened(Arc<Opened>),
     /// Its settings changed.
     Configured {
+        /// The sender's id for it; journals of older builds have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input_id: Option<InputId>,
         /// From here on.
         settings: Arc<Settings>,
     },
@@ -480,9 +483,16 @@ pub enum EntryBody {
         reason: String,
     },
     /// The conversation and its queues were cleared.
-    Reset,
+    Reset {
+        /// The sender's id for it; journals of older builds have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input_id: Option<InputId>,
+    },
     /// The conversation was replaced.
     Restored {
+        /// The sender's id for it; journals of older builds have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input_id: Option<InputId>,
         /// By these.
         messages: Vec<Arc<AgentMessage>>,
     },
@@ -551,7 +561,7 @@ impl EntryBody {
             | Self::AbortAsked { .. }
             | Self::LoopEnded { .. }
             | Self::Parked { .. }
-            | Self::Reset
+            | Self::Reset { .. }
             | Self::Restored { .. }
             | Self::RotatedTo { .. } => Class::D,
         }
@@ -561,6 +571,15 @@ impl EntryBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_without_the_id_of_what_asked_for_them_are_read() {
+        let body: EntryBody = serde_json::from_str(r#"{"type":"reset"}"#).unwrap();
+        assert_eq!(body, EntryBody::Reset { input_id: None });
+        assert_eq!(serde_json::to_string(&body).unwrap(), r#"{"type":"reset"}"#);
+        let body: EntryBody = serde_json::from_str(r#"{"type":"restored","messages":[]}"#).unwrap();
+        assert_eq!(body, EntryBody::Restored { input_id: None, messages: Vec::new() });
+    }
 
     #[test]
     fn an_entry_is_small() {

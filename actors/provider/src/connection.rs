@@ -10,8 +10,8 @@
 //! | how an attempt ends | what happens |
 //! |---|---|
 //! | with a response | `Responded` |
-//! | with an error that may pass, retries left | `Retrying`, a pause, the next attempt |
-//! | the key was refused | other credentials are looked for, once; if there are some, `Retrying` and the next attempt |
+//! | with an error that may pass, retries left | `Retrying`, a pause and the agent's `GoOn`, the next attempt |
+//! | the key was refused | other credentials are looked for, once; if there are some, `Retrying`, `GoOn` and the next attempt |
 //! | with another error, or no retries left | `Failed` |
 //! | it panics | [`ProviderError::Lost`], as an error that may pass |
 //! | `Cancel`, a new `Start` of the same call, the agent's death | dropped; nothing is reported any more |
@@ -87,6 +87,14 @@ pub enum ConnectionMsg {
         /// Its id.
         call: CallId,
     },
+    /// The attempt that failed is in the agent's journal: the next one may be made when its pause is over. Without this
+    /// word it is not.
+    GoOn {
+        /// The call.
+        call: CallId,
+        /// The next attempt.
+        attempt: u32,
+    },
     /// A pause is over; the connection's own timer.
     RetryDue {
         /// The call.
@@ -126,14 +134,15 @@ pub enum ConnectionMsg {
 
 impl ConnectionMsg {
     /// Every name that [`ConnectionMsg::name`] gives.
-    pub const NAMES: [&'static str; 8] =
-        ["Start", "Cancel", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
+    pub const NAMES: [&'static str; 9] =
+        ["Start", "Cancel", "GoOn", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
 
     /// The message's name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
             Self::Cancel { .. } => "Cancel",
+            Self::GoOn { .. } => "GoOn",
             Self::RetryDue { .. } => "RetryDue",
             Self::Answering { .. } => "Answering",
             Self::Look => "Look",
@@ -173,11 +182,8 @@ impl Actor for Connection {
                 }
             }
             ConnectionMsg::Cancel { call } => state.cancel(&myself, &call),
-            ConnectionMsg::RetryDue { call, generation } => {
-                if let Some(order) = state.take_due(&call, generation) {
-                    state.enqueue(call, order);
-                }
-            }
+            ConnectionMsg::GoOn { call, attempt } => state.go_on(call, attempt),
+            ConnectionMsg::RetryDue { call, generation } => state.pause_over(call, generation),
             ConnectionMsg::Answering { generation } => state.admission.answering(generation),
             ConnectionMsg::Look => state.look = None,
             ConnectionMsg::Refreshed { outcome } => state.refreshed(&myself, outcome),

@@ -477,3 +477,35 @@ async fn f22_a_flood_of_deltas_is_one_batch_in_the_mailbox() {
     }
     stage.cancel("c");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_next_attempt_waits_for_the_pause_and_for_the_agents_word() {
+    let fake = Fake::new([Act::Fail(limited(Some(30_000))), Act::Fail(limited(Some(30_000))), Act::Say("ok")]);
+    let mut stage = Stage::new(fake.clone()).await;
+    stage.start("c", config(), RetryConfig::default());
+    // The word comes long after the pause.
+    while !matches!(stage.unjournaled().await, CallReport::Retrying { .. }) {}
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(fake.attempts(), [0]);
+    // A word for another attempt is none.
+    stage.go_on("c", 2);
+    stage.go_on("other", 1);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(fake.attempts(), [0]);
+    let at = Instant::now();
+    stage.go_on("c", 1);
+    // The word comes at once, and twice; the pause is kept.
+    assert!(matches!(stage.outcome().await, CallReport::Retrying { .. }));
+    stage.go_on("c", 2);
+    assert_eq!(at.elapsed(), Duration::ZERO, "the pause counts from the failure");
+    assert!(matches!(stage.outcome().await, CallReport::Responded { attempt: 2, .. }));
+    assert!(at.elapsed() >= Duration::from_secs(30), "{:?}", at.elapsed());
+    stage.silence().await;
+
+    // An agent that dies without the word leaves nothing.
+    let mut stage = Stage::new(Fake::new([Act::Fail(cut())])).await;
+    stage.start("c", config(), quick());
+    while !matches!(stage.unjournaled().await, CallReport::Retrying { .. }) {}
+    stage.agent.stop(None);
+    stage.silence().await;
+}

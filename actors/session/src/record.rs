@@ -465,13 +465,17 @@ mod tests {
             value = serde_json::json!([value]);
         }
         let mut deep = entry("x");
-        deep.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", value.clone()))] };
+        deep.body = EntryBody::Restored {
+            input_id: None,
+            messages: vec![Arc::new(AgentMessage::extension("note", value.clone()))],
+        };
         let line = line(&deep);
         assert_eq!(decode(&line).unwrap().entry, deep);
         for _ in 0..100 {
             value = serde_json::json!([value]);
         }
-        deep.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", value))] };
+        deep.body =
+            EntryBody::Restored { input_id: None, messages: vec![Arc::new(AgentMessage::extension("note", value))] };
         let mut out = b"kept".to_vec();
         assert_eq!(encode(&ChainHash::START, Seq(1), 1, &deep, &mut out), Err(Unencodable::TooDeep));
         assert_eq!(out, b"kept");
@@ -481,7 +485,8 @@ mod tests {
     fn numbers_come_back_exactly() {
         let mut exact = entry("x");
         let value = serde_json::json!([0.1 + 0.2, 1.0e-310, 123_456_789.123_456_79, u64::MAX, i64::MIN]);
-        exact.body = EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("n", value))] };
+        exact.body =
+            EntryBody::Restored { input_id: None, messages: vec![Arc::new(AgentMessage::extension("n", value))] };
         assert_eq!(decode(&line(&exact)).unwrap().entry, exact);
     }
 }

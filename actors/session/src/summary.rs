@@ -137,7 +137,7 @@ impl<'a> Fold<'a> {
                 let users = opened.messages.iter().find_map(|message| prompt_text(message));
                 self.first_prompt = self.first_prompt.take().or(users);
             }
-            EntryBody::Configured { settings } => self.settings = Some(settings),
+            EntryBody::Configured { settings, .. } => self.settings = Some(settings),
             EntryBody::Input(QueuedInput { input_id, kind: InputKind::Prompt, messages, .. }) => {
                 self.open.insert(input_id.clone(), entry.loop_id.clone());
                 if self.first_prompt.is_none() {
@@ -167,8 +167,8 @@ impl<'a> Fold<'a> {
                 self.open.retain(|_, run| run.is_none() || *run != entry.loop_id);
             }
             EntryBody::Head { messages, .. } => self.messages = *messages,
-            EntryBody::Reset => self.messages = 0,
-            EntryBody::Restored { messages } => self.messages = messages.len(),
+            EntryBody::Reset { .. } => self.messages = 0,
+            EntryBody::Restored { messages, .. } => self.messages = messages.len(),
             EntryBody::InputRejected { .. }
             | EntryBody::Requested { .. }
             | EntryBody::AttemptFailed { .. }

@@ -27,11 +27,22 @@ fn one(entry: &Arc<Entry>) -> &[Arc<Entry>] {
 }
 
 fn said(name: &str, content: Vec<Content>) -> Arc<Entry> {
-    entry(name, 2_000, EntryBody::Restored { messages: vec![Arc::new(Message::User { content, timestamp: 1 }.into())] })
+    entry(
+        name,
+        2_000,
+        EntryBody::Restored {
+            input_id: None,
+            messages: vec![Arc::new(Message::User { content, timestamp: 1 }.into())],
+        },
+    )
 }
 
 fn extension(name: &str, data: serde_json::Value) -> Arc<Entry> {
-    entry(name, 2_000, EntryBody::Restored { messages: vec![Arc::new(AgentMessage::extension("note", data))] })
+    entry(
+        name,
+        2_000,
+        EntryBody::Restored { input_id: None, messages: vec![Arc::new(AgentMessage::extension("note", data))] },
+    )
 }
 
 fn blob_path(folder: &Path, content: &str) -> PathBuf {

@@ -405,7 +405,8 @@ fn f33_what_a_stale_owner_wrote_is_noted_and_does_not_break_the_chain() {
 #[test]
 fn a_blob_is_in_the_chain_by_its_name_and_must_be_there() {
     let long = Arc::new(AgentMessage::user("x".repeat(70_000), 1));
-    let (folder, store, path) = written(&[entry("long", 1, EntryBody::Restored { messages: vec![long] })]);
+    let (folder, store, path) =
+        written(&[entry("long", 1, EntryBody::Restored { input_id: None, messages: vec![long] })]);
     is_whole(&store, 1);
     let lines = read_lines(&path);
     let name = lines[0].entry.split_once("$blob\":\"").unwrap().1[..64].to_owned();

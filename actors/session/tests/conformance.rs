@@ -190,7 +190,7 @@ fn long_content_comes_back(store: impl Store) {
     let epoch = store.own(&session).unwrap();
     let said = |name: &str, content: Vec<Content>| {
         let message = Arc::new(Message::User { content, timestamp: 1 }.into());
-        entry(name, 2_000, EntryBody::Restored { messages: vec![message] })
+        entry(name, 2_000, EntryBody::Restored { input_id: None, messages: vec![message] })
     };
     let text = Content::text("A line of a \"long\" output – ünï\n".repeat(30_000));
     let image = Content::Image { data: "iVBORw0KGgoAAAANSUhEUg==".repeat(218_500), mime_type: "image/png".into() };

@@ -391,7 +391,7 @@ mod fail_points {
     /// Two entries with two blobs each.
     pub fn long() -> Vec<Arc<Entry>> {
         let message = |fill: char| Arc::new(AgentMessage::user(fill.to_string().repeat(66_000), 1));
-        let entry = |name: &str, messages| common::entry(name, 1, EntryBody::Restored { messages });
+        let entry = |name: &str, messages| common::entry(name, 1, EntryBody::Restored { input_id: None, messages });
         vec![entry("a", vec![message('a'), message('b')]), entry("c", vec![message('c'), message('d')])]
     }
 

@@ -39,6 +39,12 @@ impl State {
         match effect {
             Effect::Append { session, batch } => self.append(session, batch),
             Effect::Call { call, config } => self.call(call, config),
+            Effect::GoOn { call, attempt } => {
+                // One that died meanwhile has lost the call, which its monitor tells.
+                if let Some((_, connection)) = &self.work().connection {
+                    let _ = connection.actor().cast(ConnectionMsg::GoOn { call, attempt });
+                }
+            }
             Effect::RunTool { call, name, args, effect, start } => {
                 let reconcile = start == Start::Again;
                 self.run_tool(ToolJob { call, name, args, effect, reconcile });

@@ -75,28 +75,28 @@ impl Machine {
                 self.abort(input_id);
                 Ok(Answer::Ack)
             }
-            Input::Reset { .. } => {
+            Input::Reset { input_id } => {
                 self.must_be_idle()?;
-                self.push(EntryBody::Reset);
+                self.push(EntryBody::Reset { input_id: Some(input_id) });
                 Ok(Answer::Ack)
             }
-            Input::Restore { messages, .. } => {
+            Input::Restore { input_id, messages } => {
                 self.must_be_idle()?;
                 if !messages.is_empty() {
                     let history = History::from(messages.clone());
                     transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), Ending::Any)?;
                 }
-                self.push(EntryBody::Restored { messages });
+                self.push(EntryBody::Restored { input_id: Some(input_id), messages });
                 Ok(Answer::Ack)
             }
-            Input::Configure { settings, .. } => {
+            Input::Configure { input_id, settings } => {
                 self.must_be_idle()?;
                 // Elsewhere, the paths of what is planned would mean other files.
                 if settings.cwd != self.durable.settings.cwd && !self.durable.plan().is_empty() {
                     return Err(InputError::Planned);
                 }
                 if *self.durable.settings != *settings {
-                    self.push(EntryBody::Configured { settings: Arc::from(settings) });
+                    self.push(EntryBody::Configured { input_id: Some(input_id), settings: Arc::from(settings) });
                 }
                 Ok(Answer::Ack)
             }

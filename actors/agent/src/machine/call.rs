@@ -77,7 +77,7 @@ impl Machine {
         usize::try_from(self.fallen()).is_ok_and(|fallen| fallen < self.setup.fallbacks.len())
     }
 
-    fn is_open(&self, call: &CallId, attempt: u32) -> bool {
+    pub(super) fn is_open(&self, call: &CallId, attempt: u32) -> bool {
         self.flight.call.as_ref().is_some_and(|open| open.id == *call && open.attempt == attempt)
     }
 
@@ -115,13 +115,15 @@ impl Machine {
         self.attempt_failed(error, delay_ms, self.fallen());
         let Some(run) = &self.durable.run else { return };
         let Some(turn) = run.turn() else { return };
-        let message_id = message_id(run, turn.index, attempt.saturating_add(1));
+        let next = attempt.saturating_add(1);
+        let message_id = message_id(run, turn.index, next);
         if let Some(open) = &mut self.flight.call {
-            open.attempt = attempt.saturating_add(1);
+            open.attempt = next;
             open.message_id = message_id;
             open.shown = false;
             open.text.clear();
         }
+        self.act(Effect::GoOn { call: call.clone(), attempt: next });
     }
 
     /// Journals that an attempt failed, and which model the next one asks.

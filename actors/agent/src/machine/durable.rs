@@ -116,9 +116,7 @@ impl Durable {
             rotated_to: None,
         };
         durable.load(&opened.messages);
-        for input_id in &opened.seen {
-            durable.seen.insert(input_id.clone());
-        }
+        durable.seen.extend(&opened.seen);
         for input in &opened.queued {
             durable.accept(input, 0);
         }
@@ -189,7 +187,8 @@ impl Durable {
                 *self = Self::new(opened);
                 (self.entries, self.tail, self.journaled) = (1, tail, true);
             }
-            EntryBody::Configured { settings } => {
+            EntryBody::Configured { input_id, settings } => {
+                self.seen.extend(input_id);
                 if settings.cwd != self.settings.cwd {
                     self.drop_grants();
                 }
@@ -259,9 +258,7 @@ impl Durable {
                     }
                     PermissionDecision::Deny { reason } => CallState::Denied { reason: reason.clone() },
                 };
-                if let Some(input_id) = &answer.input_id {
-                    self.seen.insert(input_id.clone());
-                }
+                self.seen.extend(&answer.input_id);
                 self.grant(&answer.rules);
                 self.set_call(tool_call_id, state);
             }
@@ -323,13 +320,17 @@ impl Durable {
             EntryBody::LoopClosed => self.closing = None,
             EntryBody::Recovered { .. } => self.parked = None,
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
-            EntryBody::Reset => {
+            EntryBody::Reset { input_id } => {
+                self.seen.extend(input_id);
                 self.load(&[]);
                 self.drop_plan();
                 self.steering.clear();
                 self.follow_ups.clear();
             }
-            EntryBody::Restored { messages } => self.load(messages),
+            EntryBody::Restored { input_id, messages } => {
+                self.seen.extend(input_id);
+                self.load(messages);
+            }
             EntryBody::RotatedTo { session } => self.rotated_to = Some(session.clone()),
         }
     }

@@ -28,6 +28,13 @@ pub enum Effect {
         /// What to send.
         config: Box<StreamConfig>,
     },
+    /// The attempt that failed is in the journal: make the next.
+    GoOn {
+        /// The call.
+        call: CallId,
+        /// The next attempt.
+        attempt: u32,
+    },
     /// Run a tool.
     RunTool {
         /// The call.

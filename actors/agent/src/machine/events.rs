@@ -200,7 +200,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
                 out.push(AgentEvent::ModeChanged { mode: Mode::Plan });
             }
         }
-        EntryBody::Configured { settings } => {
+        EntryBody::Configured { settings, .. } => {
             if settings.mode != before.settings.mode {
                 out.push(AgentEvent::ModeChanged { mode: settings.mode });
             }
@@ -213,7 +213,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         | EntryBody::HaltAsked { .. }
         | EntryBody::StopRefused { .. }
         | EntryBody::LoopClosed
-        | EntryBody::Reset
+        | EntryBody::Reset { .. }
         | EntryBody::Restored { .. }
         | EntryBody::RotatedTo { .. } => {}
     }

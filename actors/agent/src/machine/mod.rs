@@ -381,6 +381,7 @@ impl Machine {
                 }
                 Some(_) | None => false,
             },
+            Effect::GoOn { call, attempt } => self.is_open(call, *attempt),
             Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.tools.get_mut(call) {
                 Some(tool) if tool.stage == ToolStage::Starting => {
                     tool.stage = ToolStage::Running;

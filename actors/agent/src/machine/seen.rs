@@ -41,6 +41,11 @@ impl Seen {
         }
     }
 
+    /// Remembers inputs, in this order.
+    pub fn extend<'a>(&mut self, ids: impl IntoIterator<Item = &'a InputId>) {
+        ids.into_iter().for_each(|id| self.insert(id.clone()));
+    }
+
     /// Whether it is remembered.
     pub fn contains(&self, id: &InputId) -> bool {
         if self.set.is_empty() { self.order.contains(id) } else { self.set.contains(id) }

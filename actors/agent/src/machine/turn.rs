@@ -278,12 +278,15 @@ impl Machine {
         }
     }
 
-    /// The inputs that enter the conversation now, the prompt first.
+    /// The inputs that enter the conversation now, the prompt first. A prompt that the filters have not passed enters
+    /// nowhere.
     fn take_placed(&mut self) -> Box<[Placed]> {
+        let unfiltered = !self.setup.hooks.has(HookPoint::Filter);
         let run = self.durable.run.as_ref().filter(|run| !run.prompt.is_empty());
-        let prompt = run.map(|run| {
-            let messages = self.flight.prompt.take().unwrap_or_else(|| run.prompt.clone());
-            Placed { input_id: run.input_id.clone(), messages }
+        let prompt = run.and_then(|run| {
+            let as_it_is = || (unfiltered || !run.plan.is_empty()).then(|| run.prompt.clone());
+            let messages = self.flight.prompt.take().or_else(as_it_is)?;
+            Some(Placed { input_id: run.input_id.clone(), messages })
         });
         let nudge = self.durable.run.as_ref().and_then(|run| run.nudge.clone());
         prompt.into_iter().chain(nudge).chain(std::mem::take(&mut self.flight.taken)).collect()

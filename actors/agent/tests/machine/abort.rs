@@ -46,17 +46,9 @@ fn at_before_loop() {
 fn at_the_filters() {
     let mut rig = Rig::hooked([HookPoint::Filter]);
     rig.prompt("hi");
-    assert_eq!(
-        rig.abort(),
-        [
-            "> cancel hook",
-            "> ack i2",
-            "MessageStart i1/0",
-            "MessageEnd i1/0 = user: hi",
-            "AgentEnd aborted (1)",
-            "> finish aborted"
-        ]
-    );
+    assert_eq!(rig.abort(), ["> cancel hook", "> ack i2", "AgentEnd aborted (0)", "> finish aborted"]);
+    assert_eq!((rig.talk(), rig.reports[0].messages.len()), (Vec::<String>::new(), 0));
+    is_over(&mut rig);
 
     // Steering that the filters were looking at waits for another run.
     let mut rig = Rig::hooked([HookPoint::Filter]);
@@ -67,6 +59,34 @@ fn at_the_filters() {
     assert_eq!(rig.abort(), ["> cancel hook", "> ack i3", "AgentEnd aborted (2)", "> finish aborted"]);
     assert_eq!(rig.machine.durable().steering.len(), 1);
     is_over(&mut rig);
+}
+
+#[test]
+fn before_the_filters_are_asked() {
+    let mut rig = Rig::hooked([HookPoint::BeforeLoop, HookPoint::Filter]);
+    rig.prompt("hi");
+    let lines = rig.abort();
+    assert_eq!(lines[2..], ["AgentStart", "AgentEnd aborted (0)", "> finish aborted"], "{lines:?}");
+    is_over(&mut rig);
+}
+
+#[test]
+fn after_a_crash_between_the_filters_and_the_turn() {
+    let mut rig = Rig::hooked([HookPoint::Filter, HookPoint::BeforeTurn]);
+    rig.prompt("hi");
+    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    // What the filters said is not in the journal: they are asked again, and have not answered.
+    assert_eq!(rig.restart().last().unwrap(), "> hook Filter");
+    rig.abort();
+    assert_eq!(rig.talk(), [""; 0]);
+    is_over(&mut rig);
+
+    // What they have passed is never lost.
+    let mut rig = Rig::hooked([HookPoint::Filter, HookPoint::BeforeTurn]);
+    rig.prompt("hi");
+    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Warn("careful".into())]));
+    rig.abort();
+    assert_eq!(rig.talk(), ["user: hicareful"]);
 }
 
 #[test]

@@ -20,11 +20,14 @@ fn a_retried_attempt_closes_with_an_error_and_the_next_has_a_new_message() {
     let mut rig = Rig::new();
     rig.prompt("hi");
     rig.delta("half");
-    assert_eq!(rig.retrying(limited(), 1_000), ["MessageEnd model t0a0 = model Error: ", "ProviderRetry 0 1000"]);
+    assert_eq!(
+        rig.retrying(limited(), 1_000),
+        ["MessageEnd model t0a0 = model Error: ", "ProviderRetry 0 1000", "> go on with 1"]
+    );
     // Nothing came of this one, and still it is opened and closed.
     assert_eq!(
         rig.retrying(limited(), 2_000),
-        ["MessageStart model t0a1", "MessageEnd model t0a1 = model Error: ", "ProviderRetry 1 2000"]
+        ["MessageStart model t0a1", "MessageEnd model t0a1 = model Error: ", "ProviderRetry 1 2000", "> go on with 2"]
     );
     rig.delta("who");
     assert_eq!(
@@ -32,6 +35,20 @@ fn a_retried_attempt_closes_with_an_error_and_the_next_has_a_new_message() {
         ["MessageEnd model t0a2 = model Stop: whole", "TurnEnd 0", "AgentEnd stop (2)", "> finish stop"]
     );
     assert_eq!(rig.talk(), ["user: hi", "model Stop: whole"]);
+}
+
+#[test]
+fn the_next_attempt_waits_until_the_failed_one_is_durable() {
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    rig.held = true;
+    assert_eq!(rig.retrying(limited(), 1), [""; 0]);
+    assert_eq!(rig.commit().last().unwrap(), "> go on with 1");
+    // One that was called off meanwhile is not gone on with.
+    rig.retrying(limited(), 1);
+    rig.abort();
+    rig.held = false;
+    assert_eq!(rig.commit().iter().find(|line| line.starts_with("> go on")), None);
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub fn line(effect: &Effect) -> Option<String> {
         Effect::Append { .. } | Effect::Arm { .. } | Effect::Disarm(_) => return None,
         Effect::Emit(event) => of_event(&event.event),
         Effect::Call { call, .. } => format!("> call {}", last(call.as_str())),
+        Effect::GoOn { attempt, .. } => format!("> go on with {attempt}"),
         Effect::RunTool { call, start, .. } => format!("> run {call} {start:?}"),
         Effect::Spawn { call, session, .. } => format!("> spawn {call} in {session}"),
         Effect::Hook { call, .. } => format!("> hook {:?}", call.point()),

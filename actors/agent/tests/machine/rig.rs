@@ -282,6 +282,7 @@ impl Rig {
                     self.hooks.retain(|(waiting, _)| *waiting != hook);
                 }
                 Effect::Remember { .. }
+                | Effect::GoOn { .. }
                 | Effect::Cancel(_)
                 | Effect::Ack { .. }
                 | Effect::Refuse { .. }

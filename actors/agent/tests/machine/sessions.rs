@@ -221,3 +221,22 @@ fn settings_change_between_runs_only_and_only_when_they_differ() {
     rig.wants(&[("c2", "read"), ("c3", "read")]);
     assert_eq!(rig.tools.len(), 1);
 }
+
+#[test]
+fn what_replaces_the_conversation_is_taken_once_whatever_comes_between() {
+    let restored = vec![Arc::new(AgentMessage::user("restored", 1))];
+    let inputs =
+        [Input::Reset { input_id: "again".into() }, Input::Restore { input_id: "again".into(), messages: restored }];
+    for input in inputs {
+        let mut rig = two_runs();
+        rig.tell(input.clone());
+        rig.restart();
+        rig.prompt("three");
+        rig.says("third");
+        let before = rig.talk();
+        assert_eq!(rig.tell(input.clone()), ["> ack again"]);
+        rig.rotate("next");
+        assert_eq!(rig.tell(input), ["> ack again"]);
+        assert_eq!(rig.talk(), before);
+    }
+}

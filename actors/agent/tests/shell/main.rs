@@ -4,11 +4,14 @@
 mod players;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use playhouse_agent::machine::{Input, InputError};
-use playhouse_agent::{Agent, AgentHandle, HandleError};
-use playhouse_protocol::{AgentMessage, EntryBody, InputId};
+use playhouse_agent::{Agent, AgentHandle, Definition, HandleError};
+use playhouse_protocol::{AgentMessage, EntryBody, InputId, Message, ProviderError, StreamConfig};
+use playhouse_provider::{StreamProvider, StreamSink};
 use tokio::time::timeout;
 
 use players::{Ask, Theatre, bodies};
@@ -154,4 +157,54 @@ async fn an_agent_whose_writer_is_given_up_says_so() {
     let told = soon(agent.tell(prompt("p").1)).await;
     let Err(HandleError::Input(InputError::OutcomeUnknown { reason, .. })) = told else { panic!("{told:?}") };
     assert!(reason.contains("40 restarts are spent"), "{reason}");
+}
+
+/// A service that cuts every response, and counts its requests.
+struct Cuts(Arc<AtomicUsize>);
+
+#[async_trait]
+impl StreamProvider for Cuts {
+    fn provider_id(&self) -> &str {
+        "cuts"
+    }
+
+    async fn stream(&self, _: &StreamConfig, _: &StreamSink) -> Result<Message, ProviderError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Err(ProviderError::Incomplete { message: "cut".into() })
+    }
+}
+
+/// Far longer than any pause before a retry.
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_attempt_is_journaled_before_the_next_one_is_made() {
+    let mut theatre = Theatre::new(1).await;
+    let _writer = theatre.writer(0).await;
+    let requests = Arc::new(AtomicUsize::new(0));
+    let definition = Definition { provider_override: Some(Arc::new(Cuts(requests.clone()))), ..Definition::default() };
+    let agent = theatre.agent_of("s", definition).await;
+    let telling = tokio::spawn(async move { agent.tell(prompt("p").1).await });
+    theatre.append().await.commit();
+    soon(telling).await.unwrap().unwrap();
+    for made in 1..=3 {
+        let failed = theatre.append().await;
+        assert!(matches!(bodies(&failed)[..], [EntryBody::AttemptFailed { .. }]), "{failed:?}");
+        // The disk is slow: the pause is over long before.
+        tokio::time::sleep(LONG).await;
+        assert_eq!(requests.load(Ordering::SeqCst), made);
+        let at = tokio::time::Instant::now();
+        failed.commit();
+        let count = requests.clone();
+        soon(async move {
+            while count.load(Ordering::SeqCst) == made {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        // The pause counts from the failure, so there is nothing left to wait for.
+        assert_eq!(at.elapsed(), Duration::ZERO);
+    }
+    let given_up = theatre.append().await;
+    assert!(matches!(bodies(&given_up)[0], EntryBody::Responded { .. }), "{given_up:?}");
 }

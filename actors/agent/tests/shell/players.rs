@@ -106,7 +106,8 @@ impl Actor for Line {
         match message {
             ConnectionMsg::Start { call, .. } => to.try_send(Ask::Start(call))?,
             ConnectionMsg::Cancel { call } => to.try_send(Ask::Cancel(call))?,
-            ConnectionMsg::RetryDue { .. }
+            ConnectionMsg::GoOn { .. }
+            | ConnectionMsg::RetryDue { .. }
             | ConnectionMsg::CallEnded { .. }
             | ConnectionMsg::Answering { .. }
             | ConnectionMsg::Done { .. }
@@ -195,6 +196,10 @@ impl Theatre {
 
     /// A new agent, which needs no journal to begin.
     pub async fn agent(&self, session: &str) -> AgentHandle {
+        self.agent_of(session, Definition::default()).await
+    }
+
+    pub async fn agent_of(&self, session: &str, definition: Definition) -> AgentHandle {
         let opened = Opened {
             version: FORMAT_VERSION,
             agent_id: session.into(),
@@ -207,7 +212,7 @@ impl Theatre {
             seen: Vec::new(),
             plan: Vec::new(),
         };
-        let life = Life::new(self.house.clone(), Arc::new(Definition::default()), opened, Origin::New);
+        let life = Life::new(self.house.clone(), Arc::new(definition), opened, Origin::New);
         let life = Arc::new(life);
         let (actor, _) = Actor::spawn(None, AgentActor, life.clone()).await.unwrap();
         self.house.agents.publish(life.agent_id.as_str(), actor);

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::Durable;
-use playhouse_agent::machine::{Effect, Input, events};
+use playhouse_agent::machine::{Effect, HookPoint, HookSet, Input, events};
 use playhouse_protocol::entry::{InputKind, Opened};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, CallId, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Outcome,
-    PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
+    AgentEvent, AgentMessage, CallId, Content, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId,
+    Outcome, PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
 };
 
 pub struct Checks {
@@ -24,14 +24,17 @@ pub struct Checks {
     ran_once: HashSet<(SessionId, ToolCallId)>,
     last_event: Option<(SessionId, EventId)>,
     open_message: Option<MessageId>,
+    /// Whether inputs have to pass a filter, and the texts that passed it in this incarnation.
+    filter: Option<HashSet<String>>,
 }
 
 type EventKey = (SessionId, EventId);
 
 impl Checks {
-    pub fn new(opened: &Opened) -> Self {
+    pub fn new(opened: &Opened, hooks: HookSet) -> Self {
         Self {
             opened: opened.clone(),
+            filter: hooks.has(HookPoint::Filter).then(HashSet::new),
             folds: HashMap::new(),
             derived: HashMap::new(),
             order: HashMap::new(),
@@ -58,10 +61,29 @@ impl Checks {
             self.derived.insert((session.clone(), EventId { seq, k: k as u32 }), event);
         }
         fold.apply(entry);
+        self.only_what_was_passed(entry);
+        let fold = &self.folds[session];
         let transcript = fold.transcript();
         if transcript.sendable().next().is_some() {
             transcript::validate(transcript.sendable(), Ending::Any)
                 .unwrap_or_else(|error| panic!("after {}: {error}\n{transcript:#?}", entry.id));
+        }
+    }
+
+    /// The filter let this input in.
+    pub fn passed(&mut self, input: &[Arc<AgentMessage>]) {
+        if let Some(passed) = &mut self.filter {
+            passed.extend(input.iter().filter_map(|message| first_text(message)));
+        }
+    }
+
+    /// What a filter did not pass is placed nowhere.
+    fn only_what_was_passed(&self, entry: &Entry) {
+        let (EntryBody::TurnStarted { placed, .. } | EntryBody::LoopEnded { placed, .. }) = &entry.body else { return };
+        let Some(passed) = &self.filter else { return };
+        for text in placed.iter().flat_map(|input| &input.messages).filter_map(|message| first_text(message)) {
+            // What a person says begins so; what a hook or a plan says is not filtered.
+            assert!(!text.starts_with("message ") || passed.contains(&text), "`{text}` was placed unfiltered");
         }
     }
 
@@ -135,6 +157,13 @@ impl Checks {
                     .find(|(_, e)| e.loop_id.as_ref() == Some(&report.loop_id) && ended(&e.body));
                 assert!(entry.is_some(), "{} is finished before its end is durable", report.loop_id);
             }
+            Effect::GoOn { call, attempt } => {
+                let failed = |body: &EntryBody| {
+                    matches!(body, EntryBody::AttemptFailed { call_id, attempt: failed, .. }
+                        if call_id == call && failed + 1 == *attempt)
+                };
+                assert!(holds(&failed), "attempt {attempt} of {call} before the failure of the last is durable");
+            }
             Effect::Append { .. }
             | Effect::Hook { .. }
             | Effect::Ask { .. }
@@ -199,6 +228,9 @@ impl Checks {
 
     pub fn restarted(&mut self) {
         self.open_message = None;
+        if let Some(passed) = &mut self.filter {
+            passed.clear();
+        }
     }
 
     pub fn finish(&self, journals: &HashMap<SessionId, Vec<(Seq, Arc<Entry>)>>, session: &SessionId, last: &Durable) {
@@ -283,17 +315,24 @@ impl Checks {
         let Some(kind) = kind else { return };
         match kind {
             InputKind::Prompt => {
-                let refused = all.iter().any(|entry| {
-                    matches!(
-                        &entry.body,
-                        EntryBody::LoopEnded { outcome: Outcome::Rejected { .. } | Outcome::Halted { .. }, .. }
-                    )
+                let started =
+                    |entry: &&&Entry| matches!(&entry.body, EntryBody::LoopStarted { input_id, .. } if input_id == id);
+                let run = all.iter().find(started).and_then(|entry| entry.loop_id.as_ref());
+                let refused = all.iter().any(|entry| match &entry.body {
+                    // One that `before_loop` refused has no start.
+                    EntryBody::LoopEnded { outcome: Outcome::Halted { .. }, .. } if run.is_none() => true,
+                    EntryBody::LoopEnded { outcome, .. } if entry.loop_id.as_ref() == run => match outcome {
+                        Outcome::Rejected { .. } | Outcome::Halted { .. } => true,
+                        Outcome::Aborted | Outcome::Limit { .. } => self.filter.is_some(),
+                        Outcome::Stop | Outcome::Length | Outcome::Error { .. } => false,
+                    },
+                    _ => false,
                 });
                 assert!(fates == 1 || (fates == 0 && refused), "prompt {id} has {fates} fates");
             }
             InputKind::Steer | InputKind::FollowUp => {
                 let waits = last.steering.iter().chain(&last.follow_ups).any(|input| input.input_id == *id);
-                let reset = all.iter().any(|entry| matches!(entry.body, EntryBody::Reset));
+                let reset = all.iter().any(|entry| matches!(entry.body, EntryBody::Reset { .. }));
                 let fates = fates + usize::from(waits);
                 assert!(fates == 1 || (fates == 0 && reset), "{kind:?} {id} has {fates} fates");
             }
@@ -393,6 +432,15 @@ impl Order {
     fn finish(&self) {
         assert!(!self.in_run && !self.in_turn, "something is left open");
     }
+}
+
+/// A message as it was before a warning was added to it.
+fn first_text(message: &AgentMessage) -> Option<String> {
+    let Some(Message::User { content, .. }) = message.llm() else { return None };
+    content.iter().find_map(|block| match block {
+        Content::Text { text } => Some(text.clone()),
+        _ => None,
+    })
 }
 
 fn answers(message: &Message) -> &ToolCallId {

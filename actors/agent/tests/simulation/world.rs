@@ -32,6 +32,8 @@ pub struct World {
     /// Batches at the writer, not yet durable.
     queued: VecDeque<(SessionId, Batch)>,
     calls: BTreeMap<CallId, u32>,
+    /// Those of them whose next attempt waits for the agent's word.
+    waiting: BTreeSet<CallId>,
     hooks: BTreeMap<HookId, HookCall>,
     tools: BTreeMap<ToolCallId, Kind>,
     /// Tools that were told to stop.
@@ -90,12 +92,13 @@ impl World {
             rng,
             inputs: 0,
             delivered: BTreeSet::from([strategy]),
-            checks: Checks::new(&opened),
+            checks: Checks::new(&opened, setup.hooks),
             setup: setup.clone(),
             session,
             journals: HashMap::new(),
             queued: VecDeque::new(),
             calls: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             hooks: BTreeMap::new(),
             tools: BTreeMap::new(),
             stopping: BTreeSet::new(),
@@ -187,7 +190,12 @@ impl World {
                     }
                 }
                 Effect::Call { call, config } => {
+                    self.waiting.remove(&call);
                     self.calls.insert(call, config.attempt);
+                }
+                Effect::GoOn { call, attempt } => {
+                    assert_eq!(self.calls.get(&call), Some(&attempt));
+                    self.waiting.remove(&call);
                 }
                 Effect::RunTool { call, .. } => {
                     self.tools.insert(call, Kind::Tool);
@@ -307,6 +315,7 @@ impl World {
     fn restart(&mut self, machine: &mut Machine) {
         self.queued.clear();
         self.calls.clear();
+        self.waiting.clear();
         self.hooks.clear();
         self.tools.clear();
         self.asks.clear();
@@ -429,7 +438,8 @@ impl World {
     }
 
     fn model(&mut self, machine: &mut Machine) {
-        let open: Vec<_> = self.calls.iter().map(|(call, attempt)| (call.clone(), *attempt)).collect();
+        let open = self.calls.iter().filter(|(call, _)| !self.waiting.contains(*call));
+        let open: Vec<_> = open.map(|(call, attempt)| (call.clone(), *attempt)).collect();
         if open.is_empty() {
             return self.commit(machine);
         }
@@ -446,6 +456,7 @@ impl World {
             }
             4..=5 => {
                 self.calls.insert(call.clone(), attempt + 1);
+                self.waiting.insert(call.clone());
                 Input::Retrying {
                     call,
                     attempt,
@@ -533,16 +544,7 @@ impl World {
         let hook = waiting[self.rng.usize(..waiting.len())];
         let Some(call) = self.hooks.remove(&hook) else { return };
         let verdict = match call {
-            HookCall::Filter { inputs } => Verdict::Filtered(
-                inputs
-                    .iter()
-                    .map(|_| match self.rng.u8(..5) {
-                        0 => FilterVerdict::Reject("rude".into()),
-                        1 => FilterVerdict::Warn("careful".into()),
-                        _ => FilterVerdict::Pass,
-                    })
-                    .collect(),
-            ),
+            HookCall::Filter { inputs } => Verdict::Filtered(inputs.iter().map(|input| self.filter(input)).collect()),
             HookCall::Policy { ours, .. } => match self.rng.u8(..5) {
                 0 => Verdict::Judged(Ruling::Forbid { reason: "not here".into() }),
                 1 => Verdict::Judged(Ruling::Allow { by: "the policy".into() }),
@@ -553,6 +555,16 @@ impl World {
         };
         self.delivered.extend(said(&verdict));
         self.send(machine, Input::HookDone { hook, verdict });
+    }
+
+    fn filter(&mut self, input: &[Arc<AgentMessage>]) -> FilterVerdict {
+        let verdict = match self.rng.u8(..5) {
+            0 => return FilterVerdict::Reject("rude".into()),
+            1 => FilterVerdict::Warn("careful".into()),
+            _ => FilterVerdict::Pass,
+        };
+        self.checks.passed(input);
+        verdict
     }
 
     /// Any verdict may come to any point; those that mean something there come often.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::ConnectionMsg;
 use super::admission::{End, Ticket};
 use super::order::{millis, pause, priced, tokens_of};
-use super::state::{ConnectionState, Phase, Running, Timer};
+use super::state::{ConnectionState, Phase, Running, Timer, Until};
 use crate::call::{Outcome, Rest};
 
 /// How long looking for other credentials may take.
@@ -111,13 +111,14 @@ impl ConnectionState {
 
     /// The next attempt of a call that was refused, with other credentials.
     pub(super) fn try_again(&mut self, call: CallId) {
-        let Some(mut running) = self.remove(&call) else { return };
-        if let Phase::Refused { error } = running.phase {
+        self.generation += 1;
+        let Some(running) = self.calls.get_mut(&call) else { return };
+        let next = Phase::Pausing { generation: self.generation, until: Until::Word };
+        if let Phase::Refused { error } = std::mem::replace(&mut running.phase, next) {
             let attempt = running.order.attempt();
-            running.order.report(CallReport::Retrying { call: call.clone(), attempt, error, delay_ms: 0 });
+            running.order.report(CallReport::Retrying { call, attempt, error, delay_ms: 0 });
             running.order.attempts += 1;
         }
-        self.enqueue(call, running.order);
     }
 
     /// Reports how an attempt ended, and arranges the next if there is to be one.
@@ -138,7 +139,7 @@ impl ConnectionState {
                 self.generation += 1;
                 let generation = self.generation;
                 let timer = Timer::new(delay, myself.clone(), ConnectionMsg::RetryDue { call, generation });
-                running.phase = Phase::Pausing { generation, _timer: timer };
+                running.phase = Phase::Pausing { generation, until: Until::Both { _timer: timer } };
                 return;
             }
             Err(error) => CallReport::Failed { call: call.clone(), attempt, error },

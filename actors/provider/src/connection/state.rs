@@ -62,12 +62,22 @@ pub(super) enum Phase {
     /// It waits for its next attempt.
     Pausing {
         generation: u64,
-        _timer: Timer,
+        until: Until,
     },
     /// It waits for other credentials, having been refused.
     Refused {
         error: ProviderError,
     },
+}
+
+/// What the next attempt waits for. The pause counts from the failure, whenever the agent's word comes.
+pub(super) enum Until {
+    /// The end of the pause, and the agent's word that the failure is in its journal.
+    Both { _timer: Timer },
+    /// The end of the pause.
+    Pause { _timer: Timer },
+    /// The agent's word.
+    Word,
 }
 
 /// Something that will send the connection a message, unless it is dropped.
@@ -277,15 +287,37 @@ impl ConnectionState {
         }
     }
 
-    /// The call whose pause this timer ends, if it still waits in it.
-    pub(super) fn take_due(&mut self, call: &CallId, generation: u64) -> Option<Order> {
-        match &self.calls.get(call)?.phase {
-            Phase::Pausing { generation: current, .. } if *current == generation => {}
-            Phase::Pausing { .. } | Phase::Queued { .. } | Phase::InFlight { .. } | Phase::Refused { .. } => {
-                return None;
-            }
+    /// A pause is over, if the call still waits in it.
+    pub(super) fn pause_over(&mut self, call: CallId, generation: u64) {
+        let Some(Running { phase: Phase::Pausing { generation: current, until }, .. }) = self.calls.get_mut(&call)
+        else {
+            return;
+        };
+        if *current != generation {
+            return;
         }
-        self.remove(call).map(|running| running.order)
+        match until {
+            Until::Both { .. } | Until::Word => *until = Until::Word,
+            Until::Pause { .. } => self.next_attempt(call),
+        }
+    }
+
+    /// The agent has journaled the failure of the attempt before this one.
+    pub(super) fn go_on(&mut self, call: CallId, attempt: u32) {
+        let Some(running) = self.calls.get_mut(&call).filter(|running| running.order.attempt() == attempt) else {
+            return;
+        };
+        let Phase::Pausing { until, .. } = &mut running.phase else { return };
+        match std::mem::replace(until, Until::Word) {
+            Until::Both { _timer } | Until::Pause { _timer } => *until = Until::Pause { _timer },
+            Until::Word => self.next_attempt(call),
+        }
+    }
+
+    fn next_attempt(&mut self, call: CallId) {
+        if let Some(running) = self.remove(&call) {
+            self.enqueue(call, running.order);
+        }
     }
 
     /// Keeps a call that has ended until it has done the rest.

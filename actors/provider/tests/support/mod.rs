@@ -151,8 +151,22 @@ impl Stage {
         self.connection.send_message(ConnectionMsg::Cancel { call: call.into() }).unwrap();
     }
 
+    /// The next report; an attempt that failed is journaled at once.
     pub async fn report(&mut self) -> CallReport {
+        let report = self.unjournaled().await;
+        if let CallReport::Retrying { call, attempt, .. } = &report {
+            self.go_on(call.as_str(), attempt + 1);
+        }
+        report
+    }
+
+    /// The next report; nothing is said to it.
+    pub async fn unjournaled(&mut self) -> CallReport {
         soon(self.reports.recv()).await.unwrap()
+    }
+
+    pub fn go_on(&self, call: &str, attempt: u32) {
+        self.connection.send_message(ConnectionMsg::GoOn { call: call.into(), attempt }).unwrap();
     }
 
     /// The next report that is no delta.
