@@ -42,7 +42,7 @@ pub struct AgentLoopConfig {
     pub tool_execution: ToolExecutionStrategy,
 }
 
-/// Why a run did not begin.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
     /// The stage could not be set.
@@ -51,7 +51,7 @@ pub enum LoopError {
     /// The agent could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// The agent did not take it.
+    /// The agent did not take it, or its run ended without an answer: [`HandleError::Failed`] has the report.
     #[error(transparent)]
     Agent(#[from] HandleError),
 }

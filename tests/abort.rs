@@ -194,7 +194,7 @@ impl Cast {
     async fn abort(&self, at: At, times: usize) -> Duration {
         let mut events = self.agent.subscribe();
         let asking = self.agent.clone();
-        let run = tokio::spawn(async move { asking.prompt("go").await });
+        let run = tokio::spawn(async move { asking.prompt_report("go").await });
         let command = self.arrive(at, &mut events, times).await;
         soon("the other agents", self.all.wait()).await;
         let begun = Instant::now();

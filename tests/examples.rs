@@ -1,12 +1,18 @@
 //! Every example runs offline and says what it should.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn says(example: &str) -> Vec<String> {
+fn program(example: &str) -> PathBuf {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_playhouse")).with_file_name("examples").join(example);
     assert!(program.exists(), "{} is not built: run `cargo build --examples` first", program.display());
-    let output = Command::new(program).env_remove("OPENAI_API_KEY").output().unwrap();
+    program
+}
+
+fn says(example: &str) -> Vec<String> {
+    let output = Command::new(program(example)).env_remove("OPENAI_API_KEY").output().unwrap();
     assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
@@ -22,6 +28,40 @@ fn the_main_of_hello_has_at_most_ten_lines_of_code() {
     let main = text.split("async fn main").nth(1).unwrap();
     let lines = main.lines().skip(1).take_while(|line| *line != "}").filter(|line| !line.trim().is_empty());
     assert!(lines.count() <= 10);
+}
+
+/// The programs of the README, without their first lines of comment.
+#[test]
+fn the_readme_has_the_programs_that_are_run_here() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    for name in ["hello", "real_model"] {
+        let path = format!("{}/examples/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, code) = text.split_once("\n\n").unwrap();
+        assert!(readme.contains(code), "{name}");
+    }
+}
+
+#[test]
+fn a_program_whose_key_is_refused_fails() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let _ = socket.read(&mut [0; 65_536]);
+            let body = r#"{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
+            let head = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\nconnection: close";
+            let _ = write!(socket, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program("real_model"));
+    command.current_dir(folder.path()).env("ANTHROPIC_API_KEY", "wrong").env("ANTHROPIC_BASE_URL", address);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("invalid x-api-key"), "{told}");
 }
 
 #[test]

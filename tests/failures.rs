@@ -141,7 +141,7 @@ async fn f22_a_flooded_agent_can_be_answered_and_aborted() {
         .unwrap();
     let mut events = agent.subscribe();
     let asking = agent.clone();
-    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    let run = tokio::spawn(async move { asking.prompt_report("begin").await });
     let asked = wait_for(&mut events, |event| matches!(event, AgentEvent::PermissionRequired { .. })).await;
     let AgentEvent::PermissionRequired { permission_id, .. } = &asked.event else { unreachable!() };
     flood(&agent).await;
@@ -366,7 +366,7 @@ async fn f41_an_abort_right_after_a_crash_leaves_nothing_of_a_sub_agent() {
     let helper = SubAgentTool::new("helper").with_system_prompt("child").with_definition(child);
     let agent = house.agent().provider_override(model).sub_agent(helper).spawn().await.unwrap();
     let asking = agent.clone();
-    let run = tokio::spawn(async move { asking.prompt("go").await });
+    let run = tokio::spawn(async move { asking.prompt_report("go").await });
     until("the sub-agent is at work", || house.tree().iter().filter(|node| node.kind == "tool").count() == 1).await;
     house.crash(agent.id()).await.unwrap();
     soon("the abort", agent.abort()).await.unwrap();

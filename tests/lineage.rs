@@ -163,7 +163,7 @@ async fn a_hook_that_panics_says_no() {
     let hooks = Hooks::new().before_turn(|_| async { panic!("stage fright") });
     let agent = house.agent().provider_override(listening().0).hooks(hooks).spawn().await.unwrap();
     let halted = Outcome::Halted { reason: "before_turn: the hook crashed".to_owned() };
-    assert_eq!(agent.prompt("go").await.unwrap().outcome, halted);
+    assert_eq!(agent.prompt_report("go").await.unwrap().outcome, halted);
     house.shutdown(Duration::ZERO).await;
 }
 

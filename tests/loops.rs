@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use playhouse::prelude::*;
 use playhouse::protocol::Cancel;
-use playhouse::{AgentContext, AgentLoopConfig, agent_loop, agent_loop_continue};
+use playhouse::{AgentContext, AgentLoopConfig, LoopError, agent_loop, agent_loop_continue};
 use tokio::sync::mpsc;
 
 fn config(script: &str) -> AgentLoopConfig {
@@ -55,5 +55,6 @@ async fn cancelling_aborts_the_run() {
         }
     };
     let (report, ()) = tokio::join!(run, watch);
-    assert_eq!(report.unwrap().outcome, Outcome::Aborted);
+    let Err(LoopError::Agent(HandleError::Failed(report))) = report else { panic!("{report:?}") };
+    assert_eq!(report.outcome, Outcome::Aborted);
 }

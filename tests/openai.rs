@@ -157,7 +157,7 @@ async fn f02_a_stream_that_is_cut_is_asked_for_again_as_often_as_the_retry_layer
         posts
     });
     let mut events = agent.subscribe();
-    let report = agent.prompt("go").await.unwrap();
+    let report = agent.prompt_report("go").await.unwrap();
     assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("cut off")), "{report:?}");
     let mut retries = 0;
     while let Some(event) = events.try_next() {

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         ["--short"] => measure(&Sizes::short(), ""),
         ["--smoke"] => measure(&Sizes::smoke(), ""),
         ["--short", part] => measure(&Sizes::short(), part),
+        ["--smoke", part] => measure(&Sizes::smoke(), part),
         [part] if !part.starts_with('-') => measure(&Sizes::full(), part),
         _ => {
             Err("usage: playhouse-bench [--short | --smoke] [turns | long | pool | decode | streams | idle | fanout | journal | tools]".into())

@@ -45,6 +45,9 @@ pub struct Used {
     pub peak_growth: u64,
     /// How many bytes the process has grown.
     pub growth: u64,
+    /// Seconds of the same work done by hand; none where there is nothing to compare with.
+    #[serde(default)]
+    pub by_hand: Option<f64>,
 }
 
 impl Meter {
@@ -60,6 +63,7 @@ impl Meter {
             wall: self.wall.elapsed().as_secs_f64(),
             peak_growth: peak().saturating_sub(self.resident),
             growth: resident().saturating_sub(self.resident),
+            by_hand: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::decode::Format;
 use crate::hand::Error;
 use crate::meter::Used;
 use crate::role::{Role, Side, Talk};
-use crate::table::{Goal, Row, Value, median, number};
+use crate::table::{Beside, Goal, Row, Value, median, number};
 use crate::tools::Operation;
 
 /// How much is done.
@@ -248,21 +248,28 @@ fn tools(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
             rounds.push(perform(&Role::Tools { operation, turns: sizes.tools })?);
         }
         let middle = |of: fn(&Used) -> f64| median(rounds.iter().map(of).collect());
-        let (hand, call) = (middle(|used| used.cpu), middle(|used| used.wall));
+        let call = middle(|used| used.wall);
+        let times: Vec<f64> = rounds.iter().filter_map(|used| used.by_hand).collect();
+        let (hand, time) = match (times.is_empty(), operation.compared_with()) {
+            (false, _) => (Beside::Value(Value::Micros(median(times.clone()))), median(times)),
+            (true, Some(program)) => (Beside::Missing(program), 0.0),
+            (true, None) => (Beside::Nothing, 0.0),
+        };
         let (house, goal) = match operation {
             Operation::Nothing => (call, Goal::None),
-            Operation::ReadSmall => (call - hand, Goal::AtMost(Value::Micros(50e-6))),
-            Operation::ReadLarge => (call - hand, Goal::AtMost(Value::Micros(1e-3))),
+            Operation::ReadSmall => (call - time, Goal::AtMost(Value::Micros(50e-6))),
+            Operation::ReadLarge => (call - time, Goal::AtMost(Value::Micros(1e-3))),
             Operation::Edit => (call, Goal::AtMost(Value::Micros(200e-6))),
+            // Without a comparison there is nothing to reach.
+            Operation::Search if matches!(hand, Beside::Missing(_)) => (call, Goal::None),
             Operation::Search => (call, Goal::Ratio(1.0)),
             Operation::Bash => (call, Goal::Ratio(1.5)),
         };
-        let is_compared = hand > 0.0;
         rows.push(Row {
             measure: operation.name().to_owned(),
-            hand: is_compared.then_some(Value::Micros(hand)),
+            hand,
             house: Value::Micros(house),
-            ratio: (is_compared && matches!(goal, Goal::Ratio(_))).then_some(call / hand),
+            ratio: matches!(goal, Goal::Ratio(_)).then_some(call / time),
             goal,
         });
     }
@@ -286,7 +293,7 @@ impl Rounds {
         };
         let ratios = self.hand.iter().zip(&self.house).map(|(hand, house)| number(house) / number(hand));
         let ratio = Some(median(ratios.collect()));
-        Row { measure, hand: Some(middle(&self.hand)), house: middle(&self.house), ratio, goal }
+        Row { measure, hand: Beside::Value(middle(&self.hand)), house: middle(&self.house), ratio, goal }
     }
 }
 

@@ -32,6 +32,27 @@ impl std::fmt::Display for Value {
     }
 }
 
+/// What Playhouse's value stands beside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Beside {
+    /// Nothing: there is no other way to do it.
+    Nothing,
+    /// The value of the other way.
+    Value(Value),
+    /// Nothing here: this program is not installed.
+    Missing(&'static str),
+}
+
+impl std::fmt::Display for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Value(value) => value.fmt(f),
+            Self::Missing(program) => write!(f, "no {program} here"),
+        }
+    }
+}
+
 /// What is hoped for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
@@ -51,7 +72,7 @@ pub struct Row {
     /// What was measured.
     pub measure: String,
     /// The loop's value.
-    pub hand: Option<Value>,
+    pub hand: Beside,
     /// Playhouse's value.
     pub house: Value,
     /// Playhouse to the loop.
@@ -63,7 +84,7 @@ pub struct Row {
 impl Row {
     /// A measure of Playhouse alone.
     pub fn alone(measure: impl Into<String>, house: Value, goal: Goal) -> Self {
-        Self { measure: measure.into(), hand: None, house, ratio: None, goal }
+        Self { measure: measure.into(), hand: Beside::Nothing, house, ratio: None, goal }
     }
 
     /// Whether the goal is met; no goal is always met.
@@ -87,7 +108,7 @@ impl Row {
     fn cells(&self) -> [String; 6] {
         [
             self.measure.clone(),
-            self.hand.map(|value| value.to_string()).unwrap_or_default(),
+            self.hand.to_string(),
             self.house.to_string(),
             self.ratio.map(|ratio| Value::Times(ratio).to_string()).unwrap_or_default(),
             match self.goal {
@@ -156,21 +177,23 @@ mod tests {
     fn a_table_says_whether_goals_are_met() {
         let turn = Row {
             measure: "a turn".into(),
-            hand: Some(Value::Micros(1e-4)),
+            hand: Beside::Value(Value::Micros(1e-4)),
             house: Value::Micros(1.3e-4),
             ratio: Some(1.3),
             goal: Goal::Ratio(1.25),
         };
         let idle = Row::alone("idle", Value::Kilobytes(11_000.0), Goal::AtMost(Value::Kilobytes(12_000.0)));
         let rate = Row::alone("records", Value::PerSecond(1e5), Goal::None);
+        let search = Row { hand: Beside::Missing("rg"), ..Row::alone("search", Value::Micros(1e-4), Goal::None) };
         assert_eq!(
-            render(&[turn, idle, rate]),
+            render(&[turn, idle, rate, search]),
             "\
 | measure | hand-written loop | Playhouse |  ratio |      goal | met? |
 |---------|------------------:|----------:|-------:|----------:|-----:|
 | a turn  |          100.0 µs |  130.0 µs | 1.30 × |  ≤ 1.25 × |   no |
 | idle    |                   |   11.0 KB |        | ≤ 12.0 KB |  yes |
 | records |                   | 100000 /s |        |           |      |
+| search  |        no rg here |  100.0 µs |        |           |      |
 "
         );
     }

@@ -5,6 +5,7 @@
 //! only in their calls, 1 and 20, so the difference between the two medians is that of the calls, without the model and
 //! the turn. Agents have few turns: what a long conversation costs is measured elsewhere.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +62,14 @@ impl Operation {
         }
     }
 
+    /// The program that it is compared with, if that may be missing.
+    pub fn compared_with(self) -> Option<&'static str> {
+        match self {
+            Self::Search => Some("rg"),
+            Self::Nothing | Self::ReadSmall | Self::ReadLarge | Self::Edit | Self::Bash => None,
+        }
+    }
+
     /// What the table calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -74,8 +83,7 @@ impl Operation {
     }
 }
 
-/// Measures one operation: `cpu` is the seconds of one done by hand, not a number where that cannot be had, and `wall`
-/// those of one call.
+/// Measures one operation: `by_hand` is the seconds of one done by hand, and `wall` those of one call.
 pub async fn measure(operation: Operation, turns: usize) -> Result<Used, Error> {
     let stage = Stage::open(operation).await?;
     // Once to make what is made once, and to give files the age at which they are trusted.
@@ -92,7 +100,7 @@ pub async fn measure(operation: Operation, turns: usize) -> Result<Used, Error> 
     }
     let wall = median(&mut many).saturating_sub(median(&mut few)).as_secs_f64() / MORE as f64;
     stage.house.shutdown(Duration::from_secs(1)).await;
-    Ok(Used { cpu: by_hand, wall, ..Used::default() })
+    Ok(Used { by_hand, wall, ..Used::default() })
 }
 
 /// A house, and a folder to work in.
@@ -172,14 +180,15 @@ impl Stage {
         json!({"name": name, "arguments": arguments})
     }
 
-    /// The seconds of the operation itself, as a program would do it that does nothing else.
-    async fn by_hand(&self, times: usize) -> Result<f64, Error> {
+    /// The seconds of the operation itself, as a program would do it that does nothing else; none where there is no such
+    /// program.
+    async fn by_hand(&self, times: usize) -> Result<Option<f64>, Error> {
         let path = self.folder.path().join("file.txt");
         let mut all = Vec::new();
         for number in 0..times {
             let started = Instant::now();
             match self.operation {
-                Operation::Nothing => return Ok(0.0),
+                Operation::Nothing => return Ok(None),
                 Operation::ReadSmall | Operation::ReadLarge => {
                     std::hint::black_box(std::fs::read_to_string(&path)?);
                 }
@@ -195,10 +204,8 @@ impl Stage {
                     match command.stdin(Stdio::null()).output() {
                         Ok(output) if output.status.success() => {}
                         Ok(output) => return Err(format!("ripgrep ended with {}", output.status).into()),
-                        Err(_) => {
-                            eprintln!("note: there is no rg to compare `search` with");
-                            return Ok(f64::NAN);
-                        }
+                        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                        Err(error) => return Err(format!("ripgrep did not start: {error}").into()),
                     }
                 }
                 Operation::Bash => {
@@ -209,7 +216,7 @@ impl Stage {
             }
             all.push(started.elapsed());
         }
-        Ok(median(&mut all).as_secs_f64())
+        Ok(Some(median(&mut all).as_secs_f64()))
     }
 }
 

@@ -39,6 +39,22 @@ fn every_part_runs_and_has_its_rows() {
 }
 
 #[test]
+fn f67_a_comparison_whose_program_is_missing_says_so() {
+    // Playhouse itself needs bash and nothing else.
+    let path = std::env::var_os("PATH").unwrap();
+    let bash = std::env::split_paths(&path).map(|folder| folder.join("bash")).find(|file| file.exists()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(bash, folder.path().join("bash")).unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_playhouse-bench"));
+    let output = bench.args(["--smoke", "tools"]).env("PATH", folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let search = said.lines().find(|line| line.contains("ripgrep")).unwrap();
+    let cells: Vec<&str> = search.split('|').map(str::trim).collect();
+    assert_eq!((cells[2], &cells[4..]), ("no rg here", &["", "", "", ""][..]), "{search}");
+}
+
+#[test]
 fn what_is_no_part_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_playhouse-bench")).args(["--fast"]).output().unwrap();
     assert!(!output.status.success());

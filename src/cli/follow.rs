@@ -155,12 +155,11 @@ impl Watch {
             Outcome::Aborted if interrupted => Err(Stop::Interrupted(format!("interrupted; {again}"))),
             Outcome::Aborted => {
                 self.view.written().map_err(unwritten)?;
-                Err(Stop::Failed(format!("the run was aborted; {again}")))
+                Err(Stop::Failed(format!("{outcome}; {again}")))
             }
-            Outcome::Error { message } => Err(Stop::Failed(format!("the run failed: {message}; {again}"))),
-            Outcome::Limit { limit } => Err(Stop::Limit(format!("stopped: {limit}; {again}"))),
-            Outcome::Rejected { reason } => Err(Stop::Failed(format!("the prompt was rejected: {reason}"))),
-            Outcome::Halted { reason } => Err(Stop::Failed(format!("the run was halted: {reason}; {again}"))),
+            Outcome::Error { .. } | Outcome::Halted { .. } => Err(Stop::Failed(format!("{outcome}; {again}"))),
+            Outcome::Limit { .. } => Err(Stop::Limit(format!("{outcome}; {again}"))),
+            Outcome::Rejected { .. } => Err(Stop::Failed(outcome.to_string())),
         }
     }
 }

@@ -31,7 +31,7 @@ async fn hooks_forbid_runs_turns_tools_and_partial_results() {
     let hooks = Hooks::new().before_loop(|_| async { false });
     let agent = house.agent().provider_override(model()).hooks(hooks).spawn().await.unwrap();
     let mut events = agent.subscribe();
-    let report = agent.prompt("go").await.unwrap();
+    let report = agent.prompt_report("go").await.unwrap();
     assert_eq!((report.outcome.clone(), report.messages.len()), (halted("before_loop"), 0));
     let told: Vec<String> = rest_of_run(&mut events).await.iter().map(|event| name_of(&event.event)).collect();
     assert_eq!(told, ["AgentEnd"]);
@@ -104,7 +104,7 @@ async fn filters_pass_warn_and_reject() {
     let agent = house.agent().provider_override(model).tool(gate.tool("gate"));
     let agent = agent.hooks(Hooks::new().input_filter(Taste)).spawn().await.unwrap();
     let mut events = agent.subscribe();
-    let report = agent.prompt("a bad thing").await.unwrap();
+    let report = agent.prompt_report("a bad thing").await.unwrap();
     assert_eq!(report.outcome, Outcome::Rejected { reason: "it is bad".to_owned() });
     let told = rest_of_run(&mut events).await;
     assert!(told.iter().any(|event| name_of(&event.event) == "InputRejected"));

@@ -25,7 +25,7 @@ type Run = JoinHandle<Result<Arc<RunReport>, HandleError>>;
 /// Asks and does not wait.
 fn ask(agent: &AgentHandle, text: &'static str) -> Run {
     let agent = agent.clone();
-    tokio::spawn(async move { agent.prompt(text).await })
+    tokio::spawn(async move { agent.prompt_report(text).await })
 }
 
 async fn answer(run: Run) -> Arc<RunReport> {
@@ -329,7 +329,7 @@ async fn limits_end_a_run_with_a_note() {
             Ok(ToolResult::text("again"))
         });
         let agent = house.agent().provider_override(model).tool(slow).limits(limits).spawn().await.unwrap();
-        let report = soon("the run", agent.prompt("go")).await.unwrap();
+        let report = soon("the run", agent.prompt_report("go")).await.unwrap();
         assert_eq!(report.outcome, Outcome::Limit { limit });
         assert_eq!(lines(&report.messages).last().unwrap(), &format!("user: [Agent stopped: {words}]"));
         healthy(&agent).await;

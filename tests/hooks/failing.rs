@@ -75,7 +75,7 @@ async fn an_abort_kills_the_hook_that_a_run_waits_for() {
         let agent = set.agent(hooks).provider_override(runs("echo hi")).spawn().await.unwrap();
         let run = tokio::spawn({
             let agent = agent.clone();
-            async move { agent.prompt("go").await }
+            async move { agent.prompt_report("go").await }
         });
         until("both sleep", || sleepers(&time) >= 2).await;
         soon("the abort", agent.abort()).await.unwrap();

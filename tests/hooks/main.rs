@@ -85,7 +85,7 @@ fn says(text: &'static str) -> FnModel {
 }
 
 async fn asked(agent: &AgentHandle, prompt: &'static str) -> (Outcome, Vec<String>) {
-    let report: Arc<RunReport> = soon("the run", agent.prompt(prompt)).await.unwrap();
+    let report: Arc<RunReport> = soon("the run", agent.prompt_report(prompt)).await.unwrap();
     (report.outcome.clone(), lines(&report.messages))
 }
 

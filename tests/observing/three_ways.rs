@@ -193,7 +193,7 @@ async fn a_stream_cancels_its_run_and_still_tells_how_it_ended() {
         last = Some(name_of(&event.event));
     }
     assert_eq!(last.as_deref(), Some("AgentEnd"));
-    assert_eq!(soon("the output", run.output()).await.unwrap().outcome, Outcome::Aborted);
+    assert_eq!(soon("the output", run.report()).await.unwrap().outcome, Outcome::Aborted);
     house.shutdown(Duration::ZERO).await;
 }
 

@@ -55,7 +55,7 @@ async fn f52_a_key_is_in_no_sink_whatever_the_service_sends_back() {
         let agent = house.agent().model(model).retry(retry).spawn().await.unwrap();
         let mut events = agent.subscribe();
         for _ in 0..5 {
-            let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+            let report = soon("an answer", agent.prompt_report("hi")).await.unwrap();
             assert!(matches!(report.outcome, Outcome::Error { .. }), "{}: {report:?}", preset.name);
             said.push_str(&format!("{report:?}"));
         }

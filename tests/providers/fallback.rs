@@ -143,7 +143,7 @@ async fn a_search_for_credentials_that_crashes_is_an_error_for_who_waits_for_it(
     let model = ModelConfig::new("crashing", playhouse::protocol::ApiProtocol::Custom, "m");
     let agent = house.agent().model(model).spawn().await.unwrap();
     for _ in 0..2 {
-        let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+        let report = soon("an answer", agent.prompt_report("hi")).await.unwrap();
         assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("crashed")), "{report:?}");
     }
     house.shutdown(Duration::ZERO).await;
@@ -158,7 +158,7 @@ async fn f07_a_service_that_begins_and_is_then_overloaded_is_asked_no_more_often
     let service = Service::new(move |_, _| Answer::ok(body.clone()));
     let house = service.house().open().await.unwrap();
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
-    let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+    let report = soon("an answer", agent.prompt_report("hi")).await.unwrap();
     assert!(matches!(report.outcome, Outcome::Error { .. }), "{report:?}");
     assert_eq!(service.seen().len(), 4, "one request and three retries");
     house.shutdown(Duration::ZERO).await;
@@ -169,7 +169,7 @@ async fn f05_a_wait_that_nobody_would_wait_is_told_and_not_waited() {
     let service = Service::new(|_, _| Answer::failed(429, "slow down").header("retry-after", 1_763_200_000_u64));
     let house = service.house().open().await.unwrap();
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
-    let report = soon("an answer", agent.prompt("hi")).await.unwrap();
+    let report = soon("an answer", agent.prompt_report("hi")).await.unwrap();
     assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("1763200000000")), "{report:?}");
     assert_eq!(service.seen().len(), 1);
     house.shutdown(Duration::ZERO).await;
@@ -195,7 +195,7 @@ async fn a_change_of_settings_that_is_refused_changes_nothing_about_the_run() {
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
     let mut events = agent.subscribe();
     let asking = agent.clone();
-    let run = tokio::spawn(async move { asking.prompt("hi").await });
+    let run = tokio::spawn(async move { asking.prompt_report("hi").await });
     while !matches!(events.next().await.unwrap().event, AgentEvent::MessageUpdate { .. }) {}
     let mut settings = agent.state().await.unwrap().settings;
     settings.model =
@@ -214,7 +214,7 @@ async fn a_key_that_is_refused_is_said_and_not_tried_again() {
     let service = Service::new(|_, _| Answer::failed(401, r#"{"error":{"message":"bad key"}}"#));
     let house = service.house().open().await.unwrap();
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
-    let report = agent.prompt("hi").await.unwrap();
+    let report = agent.prompt_report("hi").await.unwrap();
     assert!(matches!(&report.outcome, Outcome::Error { message } if message.contains("refused the key")), "{report:?}");
     assert_eq!(service.seen().len(), 1);
     house.shutdown(Duration::ZERO).await;
@@ -228,7 +228,7 @@ async fn f11_empty_answers_end_in_an_error_and_the_next_prompt_is_answered() {
     });
     let house = service.house().open().await.unwrap();
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
-    let report = agent.prompt("hi").await.unwrap();
+    let report = agent.prompt_report("hi").await.unwrap();
     assert_eq!(report.outcome, Outcome::Error { message: "the model gave an empty answer".to_owned() });
     assert_eq!(report.usage.total(), 42, "three answers were paid for");
     assert_eq!(agent.prompt("again").await.unwrap().text(), "hello");
@@ -263,7 +263,7 @@ async fn streams_that_break_off_do_not_keep_the_others_out() {
     });
     let house = service.house().open().await.unwrap();
     let cut = house.agent().model(model("cut")).retry(quick(9)).spawn().await.unwrap();
-    let report = soon("an answer", cut.prompt("hi")).await.unwrap();
+    let report = soon("an answer", cut.prompt_report("hi")).await.unwrap();
     assert!(matches!(report.outcome, Outcome::Error { .. }), "{report:?}");
     assert_eq!(service.seen().len(), 10);
     let well = house.agent().model(model("well")).spawn().await.unwrap();

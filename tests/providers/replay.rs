@@ -41,7 +41,7 @@ async fn talk(house: &House, model: ModelConfig) -> Vec<String> {
     let agent = house.agent().model(model).spawn().await.unwrap();
     let mut said = Vec::new();
     for prompt in ["one", "two"] {
-        let report = soon("an answer", agent.prompt(prompt)).await.unwrap();
+        let report = soon("an answer", agent.prompt_report(prompt)).await.unwrap();
         said.push(match &report.outcome {
             Outcome::Stop => report.text(),
             other => format!("{other:?}"),

@@ -64,6 +64,7 @@ async fn a_run_that_fails_is_no_answer() {
     let house = service.house().open().await.unwrap();
     let agent = house.agent().model(model("m")).spawn().await.unwrap();
     let answer = agent.prompt_as::<City>("which city?").await;
-    assert!(matches!(&answer, Err(StructuredError::NoAnswer { outcome: Outcome::Error { .. } })), "{answer:?}");
+    let Err(StructuredError::NoAnswer(report)) = &answer else { panic!("{answer:?}") };
+    assert!(matches!(report.outcome, Outcome::Error { .. }), "{report:?}");
     house.shutdown(Duration::ZERO).await;
 }

@@ -189,7 +189,7 @@ impl Play {
     async fn aborted(&self, prompt: &str, at: impl Fn(&AgentEvent) -> bool) {
         let mut events = self.agent.subscribe();
         let asking = (self.agent.clone(), prompt.to_owned());
-        let run = tokio::spawn(async move { asking.0.prompt(&asking.1).await });
+        let run = tokio::spawn(async move { asking.0.prompt_report(&asking.1).await });
         while let Some(event) = events.next().await {
             if at(&event.event) {
                 break;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::Findings;
 use crate::sources::Unreadable;
-use crate::{failures, lineage, root};
+use crate::{bare, failures, lineage, root};
 
 /// Compiles in what crash tests need.
-const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
+pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
 
 /// Lets the fuzzer's program be checked; it is linked by `cargo xtask fuzz` only.
 const ENGINE: &str = "--features=playhouse-fuzz/engine";
@@ -45,6 +45,8 @@ struct Step {
 enum Work {
     /// Runs cargo.
     Cargo { args: &'static [&'static str], env: Option<(&'static str, &'static str)> },
+    /// Runs the suites that look for programs where there are none.
+    Bare,
     /// Checks a catalogue of the workspace, here.
     Catalogue(fn(&Path) -> Result<Findings, Unreadable>),
 }
@@ -55,7 +57,7 @@ const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
 
 /// In this order: what fails fast comes first. The build without features shares its work with the documentation,
 /// clippy with nobody, the tests with the doc tests.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     cargo("format", &["fmt", "--all", "--check"]),
     Step { name: "failures", work: Work::Catalogue(failures::of) },
     Step { name: "lineage", work: Work::Catalogue(lineage::of) },
@@ -68,6 +70,7 @@ const STEPS: [Step; 9] = [
     cargo("examples", &["build", "--locked", "--workspace", "--examples", FAIL_POINTS]),
     // All that fails is to be seen at once.
     cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", FAIL_POINTS]),
+    Step { name: "bare path", work: Work::Bare },
     cargo("doc tests", &["test", "--locked", "--workspace", "--doc", FAIL_POINTS]),
     Step {
         name: "documentation",
@@ -154,6 +157,7 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cargo { args, .. } => write!(f, "cargo {}", args.join(" ")),
+            Self::Bare => f.write_str("the suites that look for programs, where there are none"),
             Self::Catalogue(_) => f.write_str("every name and test in it"),
         }
     }
@@ -163,6 +167,7 @@ impl Step {
     fn run(&self) -> Result<(), Failure> {
         match &self.work {
             Work::Cargo { args, env } => run_cargo(self.name, args, *env),
+            Work::Bare => bare::run(self.name, &root()),
             Work::Catalogue(check) => {
                 let findings = check(&root()).map_err(Failure::Unreadable)?;
                 println!("{}", findings.summary);
@@ -228,7 +233,7 @@ fn ensure_component(program: &str, component: &'static str) -> Result<(), Failur
 }
 
 /// The first executable file of this name on the path.
-fn find(tool: &str) -> Option<PathBuf> {
+pub fn find(tool: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     find_in(&path, tool)
 }

@@ -14,7 +14,7 @@ const FILE: &str = "docs/failures.md";
 const HEADER: [&str; 5] = ["#", "what goes wrong", "here", "status", "shown by"];
 
 /// How many failures are known.
-const COUNT: u32 = 52;
+const COUNT: u32 = 67;
 
 /// How far a failure is dealt with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ mod tests {
     fn a_good_catalogue_is_listed_and_counted() {
         let findings = check(&catalogue(TWO, 3), &sources());
         assert_eq!(findings.faults, []);
-        assert_eq!(findings.summary, "52 failures: 1 covered, 1 partly, 50 later; 2 tests");
+        assert_eq!(findings.summary, "67 failures: 1 covered, 1 partly, 65 later; 2 tests");
         let expected = ["01  w", "    covered", "      f01_a", "02  w2", "    partly, missing: more", "      f02_b"];
         assert_eq!(findings.list[..6], expected);
         assert_eq!(findings.list[6..8], ["03  w", "    later, with: x"]);
@@ -266,10 +266,10 @@ mod tests {
             ["docs/failures.md:7: `3` is no number: write two digits, such as 07"]
         );
         assert_eq!(faults(&catalogue(TWO, 4)), ["docs/failures.md: there is no row 03: add it"]);
-        let more = catalogue(TWO, 3) + "| 53 | w | h | later: x | – |\n";
+        let more = catalogue(TWO, 3) + "| 68 | w | h | later: x | – |\n";
         assert_eq!(
             faults(&more),
-            ["docs/failures.md:57: 53 is more than the 52 rows there are: raise COUNT in xtask/src/failures.rs"]
+            ["docs/failures.md:72: 68 is more than the 67 rows there are: raise COUNT in xtask/src/failures.rs"]
         );
     }
 

@@ -3,6 +3,7 @@
 //!
 //! It has no dependencies, so that it is built in a second.
 
+mod bare;
 mod bench;
 mod cargo;
 mod catalogue;
@@ -26,7 +27,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci          everything that is checked: format, the two catalogues below, build without features, clippy, tests,
-              doc tests, documentation
+              some of them with nothing on the path, doc tests, documentation
+  bare        runs the tests of programs that look for others, with nothing on the path but what every system has
   failures    lists docs/failures.md with its tests; fails when a row that is covered has none
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
   bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute
@@ -36,13 +38,8 @@ usage: cargo xtask COMMAND
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["ci"] => match ci::run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => {
-                eprintln!("\nerror: {failure}");
-                ExitCode::from(failure.code())
-            }
-        },
+        ["ci"] => ended(ci::run()),
+        ["bare"] => ended(bare::run("bare", &root())),
         ["failures"] => show(failures::of(&root())),
         ["lineage"] => show(lineage::of(&root())),
         ["bench"] => bench::run(&root(), Length::Full),
@@ -60,12 +57,18 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        [command @ ("ci" | "failures" | "lineage"), extra, ..] => {
+        [command @ ("ci" | "bare" | "failures" | "lineage"), extra, ..] => {
             refuse(&format!("`{command}` takes no argument, and was given `{extra}`"))
         }
         [unknown, ..] => refuse(&format!("there is no command `{unknown}`")),
         [] => refuse("there is no command"),
     }
+}
+
+fn ended(done: Result<(), ci::Failure>) -> ExitCode {
+    let Err(failure) = done else { return ExitCode::SUCCESS };
+    eprintln!("\nerror: {failure}");
+    ExitCode::from(failure.code())
 }
 
 /// Prints a catalogue and what is wrong with it.

@@ -21,7 +21,7 @@ fn workspace(name: &str) -> PathBuf {
     }
     let source = "pub fn prompt() {}\n#[test]\nfn f01_a_cut_stream_is_no_answer() {}\n";
     fs::write(folder.join("src/lib.rs"), source).unwrap();
-    let later: String = (2..=52).map(|n| format!("| {n:02} | w | h | later: legs | – |\n")).collect();
+    let later: String = (2..=67).map(|n| format!("| {n:02} | w | h | later: legs | – |\n")).collect();
     let first = "| 01 | a cut stream | asked again | covered | `f01_a_cut_stream_is_no_answer` |";
     let head = "| # | what goes wrong | here | status | shown by |\n|---|---|---|---|---|";
     fs::write(folder.join("docs/failures.md"), format!("{head}\n{first}\n{later}")).unwrap();
@@ -83,9 +83,9 @@ fn everything_is_run_in_order_and_timed() {
     let (cargo, log) = cargo_failing_at("nothing", 1, &folder);
     let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
-    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ndoc\n");
+    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ntest\ndoc\n");
     assert!(stdout.contains("=== everything passed in "), "{stdout}");
-    let catalogues = ["52 failures: 1 covered, 0 partly, 51 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
+    let catalogues = ["67 failures: 1 covered, 0 partly, 66 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
     assert!(catalogues.iter().all(|summary| stdout.contains(summary)), "{stdout}");
 }
 
@@ -108,7 +108,7 @@ fn the_catalogues_are_listed_and_faults_exit_1() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     let first = "01  a cut stream\n    covered\n      f01_a_cut_stream_is_no_answer\n02  w\n    later, with: legs\n";
     assert!(stdout.starts_with(first), "{stdout}");
-    assert!(stdout.ends_with("\n52 failures: 1 covered, 0 partly, 51 later; 1 tests\n"), "{stdout}");
+    assert!(stdout.ends_with("\n67 failures: 1 covered, 0 partly, 66 later; 1 tests\n"), "{stdout}");
     let listed = "docs/lineage/peer.md\n  ask()  →  prompt  [f01_a_cut_stream_is_no_answer]\n";
     let expected = format!("{listed}1 rows: 1 here, 0 later, 0 not\n");
     assert_eq!(run("lineage"), (Some(0), expected.clone(), String::new()));
@@ -137,4 +137,31 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("tests need `bash`: install it (on Debian: apt-get install bash)"), "{stderr}");
+}
+
+#[test]
+fn f67_suites_that_look_for_programs_run_where_there_are_none() {
+    let folder = workspace("bare");
+    let (cargo, suite) = (folder.join("cargo"), folder.join("smoke-0123456789abcdef"));
+    let told = |program: &Path| {
+        let manifest = folder.join("Cargo.toml");
+        format!(r#"{{"manifest_path":"{}","executable":"{}"}}"#, manifest.display(), program.display())
+    };
+    let other = told(Path::new("/nowhere/other-0123456789abcdef"));
+    executable(&cargo, &format!("#!/bin/sh\necho '{}'\necho '{other}'\n", told(&suite)));
+    executable(
+        &suite,
+        "#!/bin/sh\npwd\nfor p in bash rg bwrap git strace perl; do command -v $p >/dev/null && echo has $p; done\n[ -e passes ]\n",
+    );
+    let (code, stdout, stderr) = xtask(&["bare"], &folder, &cargo);
+    assert_eq!(
+        (code, stderr.as_str()),
+        (Some(1), "\nerror: `bare` did not pass (exit code 1); see above\n"),
+        "{stdout}"
+    );
+    fs::write(folder.join("passes"), "").unwrap();
+    let (code, stdout, stderr) = xtask(&["bare"], &folder, &cargo);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    let here = folder.display();
+    assert_eq!(stdout, format!("--- {} in {here}\n{here}\nhas bash\n", suite.display()));
 }

@@ -22,7 +22,7 @@ use crate::machine::{Input, InputError, PlanDecision, RunReport};
 use crate::run_stream::RunStream;
 
 /// Why an agent did not do what was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum HandleError {
     /// It did not take the input.
     #[error(transparent)]
@@ -39,6 +39,19 @@ pub enum HandleError {
     /// What was to be restored is no conversation.
     #[error("this is no saved conversation: {0}")]
     NotMessages(String),
+    /// The run ended without an answer: it failed, was aborted, was stopped by a limit, rejected or halted.
+    #[error("{}", .0.outcome)]
+    Failed(Arc<RunReport>),
+}
+
+impl HandleError {
+    /// The report of the run that failed, if one was started and came to its end.
+    pub fn report(&self) -> Option<&Arc<RunReport>> {
+        match self {
+            Self::Failed(report) => Some(report),
+            Self::Input(_) | Self::Busy(_) | Self::Absent(_) | Self::NotMessages(_) => None,
+        }
+    }
 }
 
 /// An agent by its id. Clones are the same agent.
@@ -48,11 +61,17 @@ pub struct AgentHandle {
 }
 
 /// What can be asked of an agent, here or elsewhere.
+///
+/// What waits for a run gives its report if the model answered: it was done ([`Outcome::Stop`]), or ran into its output
+/// limit ([`Outcome::Length`]). Every other end is [`HandleError::Failed`], with the report inside.
+///
+/// [`Outcome::Stop`]: playhouse_protocol::Outcome::Stop
+/// [`Outcome::Length`]: playhouse_protocol::Outcome::Length
 #[async_trait::async_trait]
 pub trait Agent: Send + Sync {
-    /// Says something and waits for the run to end.
+    /// Says something and waits for the answer.
     async fn prompt(&self, text: &str) -> Result<Arc<RunReport>, HandleError>;
-    /// Says several things at once and waits for the run to end.
+    /// Says several things at once and waits for the answer.
     async fn prompt_messages(&self, messages: Vec<AgentMessage>) -> Result<Arc<RunReport>, HandleError>;
     /// As `prompt`, with the run's events sent to `events` as they happen.
     async fn prompt_with_sender(
@@ -149,12 +168,19 @@ impl AgentHandle {
         Ok(RunStream::new(self.clone(), events, Box::pin(report)))
     }
 
-    /// Says something whose answer must have a form, and waits for the run to end. The answer is JSON in the model's
+    /// Says something whose answer must have a form, and waits for it. The answer is JSON in the model's
     /// last message; it has not been checked. [`AgentHandle::prompt_as`] checks it.
     pub async fn prompt_for(&self, text: &str, format: Arc<ResponseFormat>) -> Result<Arc<RunReport>, HandleError> {
         let input_id = new_input();
         let messages = vec![self.user(text)];
         self.run(Input::PromptFor { input_id: input_id.clone(), messages, format }, input_id).await
+    }
+
+    /// As [`Agent::prompt`], for those who want the report however the run ended: one that failed is no error here.
+    pub async fn prompt_report(&self, text: &str) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = new_input();
+        self.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![self.user(text)] }).await?;
+        self.report(&input_id).await
     }
 
     /// How many events a subscriber may be behind.
@@ -221,14 +247,14 @@ impl AgentHandle {
         }
     }
 
-    /// How the run of an input ended, now or later.
+    /// How the run of an input ended, now or later. That it failed is no error here.
     pub async fn report(&self, input_id: &InputId) -> Result<Arc<RunReport>, HandleError> {
         self.ask(|reply| AgentMsg::Await { input_id: input_id.clone(), reply }).await
     }
 
     async fn run(&self, input: Input, input_id: InputId) -> Result<Arc<RunReport>, HandleError> {
         self.tell(input).await?;
-        self.report(&input_id).await
+        self.report(&input_id).await.and_then(answered)
     }
 
     async fn run_with_sender(
@@ -251,7 +277,7 @@ impl AgentHandle {
                     while let Some(event) = subscription.try_next() {
                         drop(events.send(event).await);
                     }
-                    return report;
+                    return report.and_then(answered);
                 }
             }
         }
@@ -392,6 +418,11 @@ fn told_before(sent_to: Option<ActorId>, input: &Input, error: HandleError) -> H
         }
         (None, _) | (_, None) => error,
     }
+}
+
+/// The report of a run that has an answer; any other is an error.
+pub(crate) fn answered(report: Arc<RunReport>) -> Result<Arc<RunReport>, HandleError> {
+    if report.outcome.is_success() { Ok(report) } else { Err(HandleError::Failed(report)) }
 }
 
 /// An id for an input that nobody else has.

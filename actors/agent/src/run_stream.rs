@@ -10,7 +10,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 use playhouse_protocol::{AgentEvent, Event, PermissionDecision, PermissionId};
 
-use crate::handle::{Agent, AgentHandle, HandleError};
+use crate::handle::{Agent, AgentHandle, HandleError, answered};
 use crate::hub::Subscription;
 use crate::machine::RunReport;
 
@@ -62,8 +62,14 @@ impl RunStream {
         self.agent.abort().await
     }
 
-    /// Waits for the run to end, passing over events that were not read.
-    pub async fn output(mut self) -> Result<Arc<AgentOutput>, HandleError> {
+    /// Waits for the answer, passing over events that were not read. A run that ended without one is
+    /// [`HandleError::Failed`], as with [`Agent::prompt`].
+    pub async fn output(self) -> Result<Arc<AgentOutput>, HandleError> {
+        self.report().await.and_then(answered)
+    }
+
+    /// As [`RunStream::output`], for those who want the report however the run ended.
+    pub async fn report(mut self) -> Result<Arc<AgentOutput>, HandleError> {
         match self.ended.take() {
             Some(ended) => ended,
             None => self.report.await,

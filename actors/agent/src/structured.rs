@@ -20,12 +20,9 @@ pub enum StructuredError {
     /// The agent could not be asked.
     #[error(transparent)]
     Handle(#[from] HandleError),
-    /// The run ended without an answer.
-    #[error("the run ended without an answer: {outcome:?}")]
-    NoAnswer {
-        /// How it ended.
-        outcome: Outcome,
-    },
+    /// The run ended without a whole answer; one that was cut off is none.
+    #[error("there is no answer: {}", .0.outcome)]
+    NoAnswer(Arc<RunReport>),
     /// The answer does not fit, and neither did the one before it.
     #[error("the answer does not have the form that was asked for, after one repair: {reason}")]
     Misfit {
@@ -47,16 +44,14 @@ impl AgentHandle {
     /// reason; both rounds are runs of the session like any other.
     pub async fn prompt_as<T: DeserializeOwned + JsonSchema>(&self, text: &str) -> Result<T, StructuredError> {
         let form = Form::of::<T>()?;
-        let mut report = self.prompt_for(text, form.format.clone()).await?;
-        let mut misfit = match form.read::<T>(&answer(&report)?) {
+        let mut misfit = match form.read::<T>(&self.answer(text, &form).await?) {
             Ok(value) => return Ok(value),
             Err(misfit) => misfit,
         };
         let repair = format!(
             "That answer does not have the form that was asked for: {misfit}\nAnswer again, with nothing but the JSON."
         );
-        report = self.prompt_for(&repair, form.format.clone()).await?;
-        let answer = answer(&report)?;
+        let answer = self.answer(&repair, &form).await?;
         match form.read::<T>(&answer) {
             Ok(value) => Ok(value),
             Err(again) => {
@@ -65,12 +60,13 @@ impl AgentHandle {
             }
         }
     }
-}
 
-fn answer(report: &RunReport) -> Result<String, StructuredError> {
-    match &report.outcome {
-        Outcome::Stop => Ok(report.text()),
-        outcome => Err(StructuredError::NoAnswer { outcome: outcome.clone() }),
+    async fn answer(&self, text: &str, form: &Form) -> Result<String, StructuredError> {
+        match self.prompt_for(text, form.format.clone()).await {
+            Ok(report) if report.outcome == Outcome::Stop => Ok(report.text()),
+            Ok(report) | Err(HandleError::Failed(report)) => Err(StructuredError::NoAnswer(report)),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -84,6 +84,32 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether there is an answer: whole, or cut off by the model's output limit.
+    pub fn is_success(&self) -> bool {
+        match self {
+            Self::Stop | Self::Length => true,
+            Self::Error { .. } | Self::Aborted | Self::Limit { .. } | Self::Rejected { .. } | Self::Halted { .. } => {
+                false
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stop => f.write_str("the run is done"),
+            Self::Length => f.write_str("the model ran into its output limit"),
+            Self::Error { message } => write!(f, "the run failed: {message}"),
+            Self::Aborted => f.write_str("the run was aborted"),
+            Self::Limit { limit } => write!(f, "stopped: {limit}"),
+            Self::Rejected { reason } => write!(f, "the prompt was rejected: {reason}"),
+            Self::Halted { reason } => write!(f, "the run was halted: {reason}"),
+        }
+    }
+}
+
 /// An answer to a question for permission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
