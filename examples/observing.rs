@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .provider_override(model)
         .tools(default_tools())
         .approvals(Approvals::Watcher) // whoever watches answers
-        // 1. A callback. It may block: it runs on a thread of its own.
+        // 1. A callback. It may block: the house has threads for callbacks alone.
         .on_event(|event| {
             if let AgentEvent::ToolExecutionEnd { summary, .. } = &event.event {
                 println!("callback:  {summary}");

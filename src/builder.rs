@@ -223,8 +223,10 @@ impl AgentBuilder {
         self
     }
 
-    /// Calls back with each event, on a thread where it may take its time. Several callbacks may be given. The house's
-    /// [`shutdown`](House::shutdown) waits until they have been called with everything.
+    /// Calls back with each event, on a thread where it may take its time: a house has
+    /// [128](crate::agent::hub::CALLBACK_THREADS) for this, and a callback that finds none free waits and lags. Several
+    /// callbacks may be given. The house's [`shutdown`](House::shutdown) waits up to five seconds until they have been
+    /// called with everything.
     pub fn on_event(mut self, callback: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.definition_mut().callbacks.push(Arc::new(callback));
         self

@@ -383,6 +383,62 @@ async fn rules_of_the_house_hold_for_agents_and_their_sub_agents() {
     house.shutdown(Duration::ZERO).await;
 }
 
+#[tokio::test]
+async fn a_call_that_was_granted_and_is_forbidden_when_its_house_opens_again_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (gate, ran) = (kit::Gate::closed(), Arc::<Mutex<u32>>::default());
+    let definition = {
+        let (gate, ran) = (gate.clone(), ran.clone());
+        move || {
+            let ran = ran.clone();
+            let risky = FnTool::new("risky", move |_, _| {
+                *ran.lock().unwrap() += 1;
+                async { Ok(ToolResult::text("risked")) }
+            });
+            // What comes after a call that reads waits for it, with its permission in the journal.
+            let step = Step::text("both").tool_call("hold", json!({})).tool_call("risky", json!({}));
+            let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(gate.tool("hold")), Arc::new(risky.asks("take a risk"))];
+            Definition {
+                tools: Some(ToolSet::new(tools).unwrap()),
+                approvals: Approvals::Inbox,
+                provider_override: Some(Arc::new(Scripted::new([step, Step::text("done")]))),
+                ..Definition::default()
+            }
+        }
+    };
+    let open = |forbidden: &[&str]| {
+        let definition = definition.clone();
+        let rules = Rules::parse(&[], &[], forbidden).unwrap();
+        House::builder().data_dir(folder.path()).rules(rules).kind("risky", move |_| Ok(definition())).open()
+    };
+    let house = open(&[]).await.unwrap();
+    let agent = house.agent().kind("risky").definition(definition()).spawn().await.unwrap();
+    let run = agent.run_stream("go").await.unwrap();
+    soon("the first call", gate.reached(1)).await;
+    let question = waiting(&house, 1).await.remove(0);
+    let id = &question.request.permission_id;
+    house.approvals().answer(&question.agent_id, id, PermissionDecision::Allow).await.unwrap();
+    let session = agent.session_id();
+    house.shutdown(Duration::ZERO).await;
+    drop(run);
+    assert_eq!(*ran.lock().unwrap(), 0);
+
+    gate.open();
+    let house = open(&["risky"]).await.unwrap();
+    let agent = house.resume(&session).await.unwrap();
+    let mut events = agent.follow(None);
+    while let Some(event) = soon("the end of the run", events.next()).await.unwrap() {
+        if matches!(event.event, AgentEvent::AgentEnd { .. }) {
+            break;
+        }
+    }
+    let forbidden = "!risky: `risky` is forbidden here by the rule `risky`; do without it";
+    let talk = lines(agent.state().await.unwrap().messages.as_slice());
+    assert_eq!(talk[2..], ["hold: passed", forbidden, "model: done"]);
+    assert_eq!(*ran.lock().unwrap(), 0);
+    house.shutdown(Duration::ZERO).await;
+}
+
 struct OnlyEven;
 
 #[async_trait]

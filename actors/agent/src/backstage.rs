@@ -13,9 +13,9 @@ use playhouse_provider::{
     connection_key, provider_for,
 };
 use playhouse_session::{Reader, WriterMsg, shard};
-use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
+use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Threads, Tree, start_fn};
 use playhouse_tools::policy::LiveRules;
-use playhouse_tools::{Outputs, SandboxRules};
+use playhouse_tools::{Outputs, SandboxRules, tool_threads};
 use ractor::Actor;
 
 use crate::actor::AgentMsg;
@@ -89,6 +89,8 @@ pub struct Backstage {
     pub journals: Reader,
     /// Where long outputs of tools are kept.
     pub outputs: Outputs,
+    /// For tools that block.
+    pub tool_threads: Threads,
     started: Instant,
     closing: AtomicBool,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
@@ -136,6 +138,7 @@ impl Backstage {
             providers,
             journals,
             outputs: Outputs::default(),
+            tool_threads: tool_threads(),
             started: Instant::now(),
             closing: AtomicBool::new(false),
             leases: DashMap::new(),

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use playhouse_protocol::{AgentId, Event, EventId, SessionId};
+use playhouse_supervision::Threads;
 use tokio::sync::mpsc;
 
 pub use callback::Callback;
@@ -27,6 +28,8 @@ pub use subscription::Subscription;
 
 /// How many events a ring holds unless the subscriber says otherwise.
 pub const RING: usize = 1_024;
+/// How many threads the callbacks of a house can block.
+pub const CALLBACK_THREADS: usize = 128;
 
 /// Whose events a subscriber hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,8 @@ struct Shared {
     /// Held by every callback that is not done; gone when the hub waits for them.
     serving: Mutex<Option<mpsc::Sender<()>>>,
     served: tokio::sync::Mutex<mpsc::Receiver<()>>,
+    /// Where callbacks are called.
+    threads: Threads,
 }
 
 impl Default for Hub {
@@ -59,6 +64,7 @@ impl Default for Hub {
             house: Arc::default(),
             serving: Mutex::new(Some(serving)),
             served: tokio::sync::Mutex::new(served),
+            threads: Threads::new("playhouse-calls", CALLBACK_THREADS),
         }))
     }
 }
@@ -86,10 +92,11 @@ impl Hub {
             return;
         }
         for callback in callbacks {
-            let (callback, serving) = (callback.clone(), lock(&self.0.serving).clone());
+            let (callback, threads) = (callback.clone(), self.0.threads.clone());
+            let serving = lock(&self.0.serving).clone();
             let events = topic.subscribe(RING, Scope::Own);
             tokio::spawn(async move {
-                callback::serve(events, callback).await;
+                callback::serve(events, callback, threads).await;
                 drop(serving);
             });
         }

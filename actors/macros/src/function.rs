@@ -70,7 +70,7 @@ fn check_signature(item: &ItemFn) -> Result<()> {
     let sig = &item.sig;
     if sig.asyncness.is_none() {
         let text = "a tool is an `async fn`: write `async` before `fn`; work that blocks goes to a thread of its own \
-                    with `tokio::task::spawn_blocking`";
+                    with `playhouse::tools::blocking`";
         return Err(Error::new(sig.fn_token.span, text));
     }
     if let Some(constness) = &sig.constness {

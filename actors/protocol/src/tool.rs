@@ -85,6 +85,15 @@ pub enum ToolError {
     /// It took too long and was ended.
     #[error("timed out after {0} ms and was stopped")]
     TimedOut(u64),
+    /// No thread was free for it until its time was over.
+    #[error(
+        "all {threads} threads for tools that block are taken, and none came free in time; some of their calls may hang: \
+         try again later, or use a tool that does without"
+    )]
+    NoThread {
+        /// How many there are.
+        threads: usize,
+    },
     /// Its code panicked.
     #[error("the tool crashed: {0}")]
     Panicked(String),

@@ -14,8 +14,8 @@ use playhouse_protocol::{SessionId, ToolCallId, ToolContext, ToolError};
 use tokio::sync::oneshot;
 
 use crate::beneath::FileKey;
+use crate::blocking::blocking;
 use crate::cache;
-use crate::files::blocking;
 
 /// How long a claim holds against others.
 const TTL: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@
 //! | it panics | `Panicked` with its words |
 //! | deadline, or `Cancel` | `ctx.cancel` fires; it may clean up for [`GRACE`], then its future is dropped: `TimedOut` or `Cancelled`. If it still returns `Ok` within the grace, that is what happened, and is told |
 //! | it blocks its thread and cannot be dropped | the same, another [`ABANDON`] later; the thread is given up and counted |
+//! | its time is over before it has a thread to block | `NoThread` |
 //! | its actor is killed by someone else | `Failed` |
 //! | there is no such tool any more | `NotFound` |
 //!
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 use playhouse_protocol::{
     Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
+use playhouse_supervision::Threads;
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorRuntime, DerivedActorRef, SupervisionEvent,
 };
@@ -82,6 +84,8 @@ pub struct ExecutorArgs {
     pub output: Option<Arc<OutputRoom>>,
     /// What the processes of tools are kept in.
     pub sandbox: Sandbox,
+    /// The house's threads for tools that block.
+    pub threads: Threads,
     /// Who is told.
     pub reply: DerivedActorRef<ToolReport>,
 }
@@ -364,6 +368,7 @@ impl ExecutorState {
             sweeps: sweeps.clone(),
             secrets: self.args.secrets.clone(),
             confined: self.confined.clone(),
+            threads: self.args.threads.clone(),
         };
         let room = self.args.output.clone();
         let job = RunJob { tool, args: job.args, ctx, scope, room };
@@ -443,6 +448,8 @@ impl ExecutorState {
         let result = match (outcome, &run.phase) {
             (_, Phase::Settling(_)) => return,
             (Some(Ok(result)), _) => Ok(result),
+            // It had not begun: that is more than that its time is over.
+            (Some(Err(error @ ToolError::NoThread { .. })), Phase::Stopping(Why::TimedOut)) => Err(error),
             (_, Phase::Stopping(why) | Phase::Killed(why)) => Err(why.error(run.timeout)),
             (Some(Err(error)), Phase::Working) => Err(error),
             (None, Phase::Working) => {

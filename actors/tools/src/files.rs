@@ -1,13 +1,10 @@
-//! What the file tools share: their arguments, their words for what went wrong, and blocking work that stops when
-//! nobody waits for it.
+//! What the file tools share: their arguments and their words for what went wrong.
 
 use std::io;
 use std::path::PathBuf;
 
-use playhouse_protocol::{Cancel, Subject, ToolContext, ToolError};
+use playhouse_protocol::{Subject, ToolContext, ToolError};
 use serde_json::Value;
-
-use crate::mark::SCOPE;
 
 /// A path that a call names, and the folder it must stay beneath.
 #[derive(Clone, Debug)]
@@ -88,32 +85,4 @@ pub(crate) fn text<'a>(args: &'a Value, name: &str) -> &'a str {
 /// An argument that is a whole number.
 pub(crate) fn number(args: &Value, name: &str) -> Option<u64> {
     args.get(name).and_then(Value::as_u64)
-}
-
-/// Runs blocking work off the runtime. Its signal fires when the call is cancelled and when the waiting future is
-/// dropped, so that no thread works on for nobody.
-pub(crate) async fn blocking<T: Send + 'static>(
-    cancel: &Cancel,
-    work: impl FnOnce(&Cancel) -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    struct CancelOnDrop(Cancel);
-    impl Drop for CancelOnDrop {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
-    let signal = CancelOnDrop(cancel.child());
-    let seen = signal.0.clone();
-    let scope = SCOPE.try_with(Clone::clone).ok();
-    let work = move || match scope {
-        Some(scope) => SCOPE.sync_scope(scope, || work(&seen)),
-        None => work(&seen),
-    };
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(ToolError::Cancelled),
-        },
-    }
 }

@@ -11,6 +11,7 @@
 
 mod bash;
 mod beneath;
+mod blocking;
 mod cache;
 mod claims;
 mod edit_file;
@@ -46,6 +47,7 @@ mod write_file;
 use std::sync::Arc;
 
 pub use bash::Bash;
+pub use blocking::{TOOL_THREADS, blocking, tool_threads};
 pub use edit_file::EditFile;
 pub use executor::{ABANDON, Executor, ExecutorArgs, ExecutorMsg, ExecutorState, GRACE, Internal, ToolJob, abandoned};
 pub use list_files::ListFiles;

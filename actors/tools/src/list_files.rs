@@ -10,7 +10,8 @@ use playhouse_protocol::{Cancel, EffectClass, Subject, ToolContext, ToolError, T
 use serde_json::{Value, json};
 
 use crate::beneath::{Root, guard, open_folder};
-use crate::files::{Asked, Use, blocking, number, path_of};
+use crate::blocking::blocking;
+use crate::files::{Asked, Use, number, path_of};
 use crate::tool::Tool;
 
 const DEFAULT_LIMIT: usize = 500;

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use playhouse_protocol::Secrets;
+use playhouse_supervision::Threads;
 use tokio::process::Command;
 
 use crate::sandbox::{Confined, ProcessLimits, passed};
@@ -46,6 +47,8 @@ pub(crate) struct Scope {
     pub(crate) sweeps: Sweeps,
     pub(crate) secrets: Secrets,
     pub(crate) confined: Arc<Confined>,
+    /// Where its work that blocks is done.
+    pub(crate) threads: Threads,
 }
 
 /// The marks of one run's processes.

@@ -13,8 +13,9 @@ use playhouse_protocol::{Cancel, Content, EffectClass, SessionId, Subject, ToolC
 use serde_json::{Value, json};
 
 use crate::beneath::{FileKey, Root, open_regular};
+use crate::blocking::blocking;
 use crate::cache;
-use crate::files::{Asked, Use, blocking, number, path_of};
+use crate::files::{Asked, Use, number, path_of};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::text::continued;
 use crate::tool::Tool;

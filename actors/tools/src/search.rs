@@ -19,7 +19,8 @@ use playhouse_protocol::{Cancel, EffectClass, Secrets, Subject, ToolContext, Too
 use serde_json::{Value, json};
 
 use crate::beneath::{Root, guard};
-use crate::files::{Asked, Use, blocking, number, path_of, text};
+use crate::blocking::blocking;
+use crate::files::{Asked, Use, number, path_of, text};
 use crate::in_order::{More, in_order};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::secrets::secrets_here;

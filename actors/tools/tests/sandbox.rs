@@ -242,10 +242,29 @@ async fn nobody_is_reached_unless_the_network_is_granted() {
     }
 }
 
+/// A process of the user's that is none of the tools'. It ends with its test, also one that fails, and holds nothing of
+/// the test's output open.
+struct Victim(std::process::Child);
+
+impl Victim {
+    fn new() -> Self {
+        let mut command = Command::new("sleep");
+        command.arg(unique_sleep()).env("CANARY", "sekret-canary");
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_processes_and_the_kernel_are_out_of_reach() {
     let me = std::process::id();
-    let mut victim = Command::new("sleep").arg(unique_sleep()).env("CANARY", "sekret-canary").spawn().unwrap();
+    let mut victim = Victim::new();
     for mode in TIERS {
         let stage = stage();
         let mut bench = Bench::confined(stage.path(), plain(mode)).await;
@@ -281,7 +300,7 @@ async fn other_processes_and_the_kernel_are_out_of_reach() {
         assert_eq!(bash(&mut bench, &call(0x4000_0000 + 39, "0")).await.0, "-1 Operation not permitted\n", "{mode:?}");
         // Threads are still to be had, by the old call.
         assert_eq!(bash(&mut bench, &call(435, "0, 0")).await.0, "-1 Function not implemented\n", "{mode:?}");
-        for pid in [me, victim.id()] {
+        for pid in [me, victim.0.id()] {
             for file in ["environ", "mem", "maps", "fd/0"] {
                 let (said, code) = bash(
                     &mut bench,
@@ -296,7 +315,7 @@ async fn other_processes_and_the_kernel_are_out_of_reach() {
             let (said, code) = bash(&mut bench, &format!("prlimit --pid {pid} --nofile=1:1")).await;
             assert_ne!(code, Some(0), "{mode:?}: {said}");
         }
-        assert_eq!(victim.try_wait().unwrap(), None, "{mode:?}: it lives");
+        assert_eq!(victim.0.try_wait().unwrap(), None, "{mode:?}: it lives");
         let (said, code) = bash(&mut bench, "sudo -n true || su -c true nobody").await;
         assert_ne!(code, Some(0), "{mode:?}: {said}");
         let rights = bash(&mut bench, "grep -E '^(NoNewPrivs|Seccomp|CapEff)' /proc/self/status").await.0;
@@ -305,8 +324,33 @@ async fn other_processes_and_the_kernel_are_out_of_reach() {
         let effective = u64::from_str_radix(effective, 16).unwrap();
         assert_eq!(effective & (1 << 21 | 1 << 19 | 1 << 17 | 1 << 12), 0, "{mode:?}: no rights over the machine");
     }
-    victim.kill().unwrap();
-    victim.wait().unwrap();
+}
+
+/// `TIOCSTI` types into a terminal; `TIOCLINUX` can paste into the console. From a process whose own terminal it is: any
+/// other one the kernel itself refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_words_are_put_into_a_terminal() {
+    let attack = "python3 -c '
+import fcntl, os, termios
+keyboard, terminal = os.openpty()
+if os.fork() == 0:
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    for request in (0x5412, 0x541c):
+        try:
+            print(fcntl.ioctl(terminal, request, b\"x\"), flush=True)
+        except OSError as error:
+            print(error.strerror, flush=True)
+    os._exit(0)
+os.wait()'";
+    let stage = stage();
+    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Bwrap)).await;
+    let (said, code) = bash(&mut bench, attack).await;
+    assert_eq!((said.as_str(), code), ("Operation not permitted\nOperation not permitted\n", Some(0)));
+    // There no terminal can be opened in the first place.
+    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Landlock)).await;
+    let (said, code) = bash(&mut bench, attack).await;
+    assert!(said.contains("Permission denied") && code == Some(1), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -141,6 +141,22 @@ async fn a_file_too_large_to_hash_is_known_by_its_marks() {
 }
 
 #[tokio::test]
+async fn a_large_file_that_was_cut_from_outside_is_not_edited_until_it_is_read_again() {
+    let (folder, mut bench) = bench().await;
+    let path = folder.path().join("a.txt");
+    fs::write(&path, format!("first\n{}", "line\n".repeat(2_100_000))).unwrap();
+    bench.run("read_file", json!({"path": "a.txt", "limit": 1})).await.unwrap();
+    // Small enough now to be edited, and what the edit looks for is there.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1_000_001).unwrap();
+    assert_eq!(failure(edit(&mut bench, "a.txt", &[("first", "1st")]).await), CHANGED);
+    let left = fs::read_to_string(&path).unwrap();
+    assert_eq!((left.len(), left.starts_with("first\n")), (1_000_001, true));
+    bench.run("read_file", json!({"path": "a.txt", "limit": 1})).await.unwrap();
+    edit(&mut bench, "a.txt", &[("first", "1st")]).await.unwrap();
+    assert!(fs::read_to_string(&path).unwrap().starts_with("1st\n"));
+}
+
+#[tokio::test]
 async fn edits_are_made_together_and_the_diff_is_in_the_details() {
     let (folder, mut bench) = bench().await;
     let path = folder.path().join("a.txt");

@@ -294,6 +294,7 @@ impl State {
                 mode: machine.durable().settings.sandbox,
                 rules: self.life.backstage.outside.sandbox.within(&machine.durable().settings.restrictions.sandbox),
             },
+            threads: self.life.backstage.tool_threads.clone(),
             reply: self.myself.get_derived::<ToolReport>(),
         };
         // A name is not given and `pre_start` cannot fail, so neither can this.

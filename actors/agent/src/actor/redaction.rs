@@ -82,7 +82,7 @@ pub(super) fn clean_report(secrets: &Secrets, mut report: ToolReport) -> ToolRep
             | ToolError::NotFound(text)
             | ToolError::InvalidArgs(text)
             | ToolError::Panicked(text) => secrets.redact_string(text),
-            ToolError::Cancelled | ToolError::TimedOut(_) => {}
+            ToolError::Cancelled | ToolError::TimedOut(_) | ToolError::NoThread { .. } => {}
         },
     }
     report

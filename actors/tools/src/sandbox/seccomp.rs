@@ -224,4 +224,26 @@ mod tests {
         });
         assert!(granted.join().unwrap());
     }
+
+    /// Without the other guards, on a terminal that is its own: the kernel itself refuses any other, with the same words.
+    #[test]
+    fn the_filter_refuses_words_for_a_terminal() {
+        const ATTACK: &str = "
+import fcntl, os, termios
+keyboard, terminal = os.openpty()
+os.setsid()
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+for request in (0x5412, 0x541c):
+    try:
+        print(fcntl.ioctl(terminal, request, b'x'))
+    except OSError as error:
+        print(error.strerror)
+";
+        let attacked = std::thread::spawn(|| {
+            apply(Sockets::Network).unwrap();
+            std::process::Command::new("python3").args(["-c", ATTACK]).output().unwrap()
+        });
+        let said = String::from_utf8(attacked.join().unwrap().stdout).unwrap();
+        assert_eq!(said, "Operation not permitted\nOperation not permitted\n");
+    }
 }

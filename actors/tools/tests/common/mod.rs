@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{EffectClass, SessionId, ToolCallId, ToolError, ToolReport, ToolResult};
-use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, OutputRoom, Sandbox, Tool, ToolJob, ToolSet};
+use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, OutputRoom, Sandbox, Tool, ToolJob, ToolSet, tool_threads};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -98,6 +98,7 @@ impl Bench {
             secrets: Default::default(),
             output,
             sandbox,
+            threads: tool_threads(),
             reply: agent.get_derived(),
         };
         let (executor, _) = Executor::spawn_linked(None, Executor, args, agent.get_cell()).await.unwrap();
