@@ -49,7 +49,7 @@ impl HandleError {
     pub fn report(&self) -> Option<&Arc<RunReport>> {
         match self {
             Self::Failed(report) => Some(report),
-            Self::Input(_) | Self::Busy(_) | Self::Absent(_) | Self::NotMessages(_) => None,
+            Self::Input(_) | Self::Busy(_) | Self::Absent(_) | Self::Closing | Self::NotMessages(_) => None,
         }
     }
 }

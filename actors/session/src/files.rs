@@ -382,7 +382,7 @@ impl Store for FileStore {
 fn durability(entries: &[(Seq, Arc<Entry>)]) -> Option<Durability> {
     entries.iter().rev().find_map(|(_, entry)| match &entry.body {
         EntryBody::Opened(opened) => Some(opened.settings.durability),
-        EntryBody::Configured { settings } => Some(settings.durability),
+        EntryBody::Configured { settings, .. } => Some(settings.durability),
         _ => None,
     })
 }

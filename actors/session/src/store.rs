@@ -288,6 +288,7 @@ impl StoreError {
             Self::InDoubt { cause } => cause.is_of_its_batch_alone(),
             Self::Unknown { .. }
             | Self::Held { .. }
+            | Self::InUse { .. }
             | Self::Fenced { .. }
             | Self::Closed
             | Self::NotLoaded { .. }
