@@ -83,6 +83,11 @@ fn blows() -> Vec<Blow> {
 fn tonight((kind, message, _): Blow) -> Tonight {
     let (early, late): (Option<Disturb>, Option<Disturb>) = match (kind, message) {
         ("agent", "ChildDue") => (Some(crash_child), None),
+        ("agent", "Unpark") => (None, Some(|play| tell(&agent(play), AgentMsg::Unpark { reply: nobody() }))),
+        ("agent", "ChildParked") => (
+            None,
+            Some(|play| tell(&agent(play), AgentMsg::ChildParked { call: "none".into(), reason: String::new() })),
+        ),
         ("agent", "Crash" | "Recovered") | ("writer", "Load") | ("stage", "Report") => (None, Some(crash)),
         ("agent", "WriterIs") => (None, Some(|play| writer(play).kill())),
         ("agent", "AskAgain") => (None, Some(|play| inbox(play).kill())),
@@ -122,6 +127,8 @@ fn is_told((kind, message, spare): Blow) -> bool {
         ("agent", "Commit") => spare < 15,
         // Everyone is told at once: it may be a sub-agent that dies, or an agent between two runs.
         ("agent", "AskAgain") => false,
+        // Of a sub-agent whose run is over.
+        ("agent", "AwaitRest") => false,
         ("agent", _) => true,
         ("stage", "Census" | "Resume" | "Shutdown") => true,
         _ => false,

@@ -139,7 +139,11 @@ impl State {
             AgentMsg::WriterIs { address, writer } => self.writer_is(address, writer),
             AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
-            AgentMsg::ChildParked { call, reason } => self.child_parked(&call, &reason),
+            AgentMsg::ChildParked { call, reason } => {
+                if self.work().children.contains_key(&call) {
+                    self.park_with_child(&call, &reason);
+                }
+            }
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
             AgentMsg::Crash => return Err("a crash was asked for".into()),

@@ -73,7 +73,7 @@ impl State {
         );
         if taken.is_err() {
             let reason = format!("its session `{session}` is in use by someone else in this house");
-            return self.child_parked(&call, &reason);
+            return self.park_with_child(&call, &reason);
         }
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
         let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
@@ -178,7 +178,7 @@ impl State {
 
     /// The child cannot go on until something is mended. Neither can whoever waits for it: both go on when the parent
     /// is resumed.
-    pub(super) fn child_parked(&mut self, call: &ToolCallId, reason: &str) {
+    pub(super) fn park_with_child(&mut self, call: &ToolCallId, reason: &str) {
         self.park(format!("its sub-agent of call `{call}` cannot go on: {reason}"));
     }
 
