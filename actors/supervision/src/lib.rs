@@ -3,7 +3,8 @@
 //! ractor reports a dead child and restarts nothing; this crate adds what a long-lived house needs. [`restart`] is
 //! pure: policies, budgets and backoff as values, with time and chance passed in. [`supervisor`] is the actor that
 //! lives by them. [`directory`] gives addresses that outlive actors, [`admission`] bounds what waits for one,
-//! [`tree`] shows what is alive, and [`selftest`] refuses a build in which none of this could work.
+//! [`tree`] shows what is alive, [`threads`] has room for work that blocks, and [`selftest`] refuses a build in which
+//! none of this could work.
 //!
 //! It does no I/O but timers and tasks. It never drops a child silently, never restarts without a bound, never
 //! ends itself because a child keeps failing, never waits in a handler, and remembers nothing about a child that
@@ -51,6 +52,7 @@ pub mod directory;
 pub mod restart;
 pub mod selftest;
 pub mod supervisor;
+pub mod threads;
 pub mod tree;
 
 pub use admission::{Admission, Busy, Permit};
@@ -61,4 +63,5 @@ pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{
     Census, Ending, Notice, NoticeFn, Strategy, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
 };
+pub use threads::{NoResult, Threads};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};
