@@ -13,7 +13,7 @@ use playhouse_provider::{
     connection_key, provider_for,
 };
 use playhouse_session::{Reader, WriterMsg, shard};
-use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Tree, start_fn};
+use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Threads, Tree, start_fn};
 use playhouse_tools::policy::LiveRules;
 use playhouse_tools::{Outputs, SandboxRules};
 use ractor::Actor;
@@ -24,6 +24,9 @@ use crate::hub::Hub;
 use crate::lasting::{LastingRules, RuleBook};
 use crate::machine::Now;
 use crate::roster::Roster;
+
+/// How many things that read or write files a house does at once, journals and tools aside.
+const HOUSE_THREADS: usize = 4;
 
 /// How the services outside are reached, and what tools reach outside.
 #[derive(Clone, Default)]
@@ -86,6 +89,8 @@ pub struct Backstage {
     pub journals: Reader,
     /// Where long outputs of tools are kept.
     pub outputs: Outputs,
+    /// Threads for what reads or writes files and is not the journals' or a tool's.
+    pub threads: Threads,
     started: Instant,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
     /// the one that the next agent gets.
@@ -131,6 +136,7 @@ impl Backstage {
             providers,
             journals,
             outputs: Outputs::default(),
+            threads: Threads::new("house", HOUSE_THREADS),
             started: Instant::now(),
             leases: DashMap::new(),
             connections_so_far: AtomicU64::new(0),
@@ -211,7 +217,8 @@ impl Backstage {
     fn forget_outputs(&self, session: &SessionId) {
         if self.outputs.have_passing() {
             let (outputs, session) = (self.outputs.clone(), session.clone());
-            tokio::task::spawn_blocking(move || outputs.forget(&session));
+            // What is not removed for want of a thread goes with the house.
+            let _ = self.threads.start(move || outputs.forget(&session));
         }
     }
 
@@ -240,7 +247,7 @@ impl Backstage {
             Some(provider) => provider,
             None => {
                 let (model, outside) = (model.clone(), self.outside.clone());
-                let made = tokio::task::spawn_blocking(move || outside.provider(&model)).await;
+                let made = self.threads.run(move || outside.provider(&model)).await;
                 made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
         };
