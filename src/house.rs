@@ -220,7 +220,7 @@ impl House {
         self.0.stage.close();
         if self.0.backstage.outputs.have_passing() {
             let outputs = self.0.backstage.outputs.clone();
-            let _ = tokio::task::spawn_blocking(move || outputs.close()).await;
+            let _ = self.0.backstage.threads.run(move || outputs.close()).await;
         }
         self.0.backstage.hub.end(CALLBACKS).await;
         if let Some(recorder) = &self.0.recorder {
@@ -342,7 +342,7 @@ impl House {
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match tokio::task::spawn_blocking(work).await {
+        match self.0.backstage.threads.run(work).await {
             Ok(result) => result,
             Err(error) => Err(StoreError::Io {
                 doing: "use the store",

@@ -19,7 +19,7 @@ use playhouse_provider::{
 use playhouse_session::{FileOptions, FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
-    SupervisorArgs, Tree, start_fn, unwinding,
+    SupervisorArgs, Threads, Tree, start_fn, unwinding,
 };
 use playhouse_tools::policy::Rules;
 use playhouse_tools::{Outputs, SandboxRules};
@@ -259,7 +259,7 @@ impl Recordings {
             Self::Made(folder) => Recorder::new(folder).map(|recorder| (Some(recorder), None)),
             Self::Played(folder) => Replayer::open(folder).map(|replayer| (None, Some(replayer))),
         };
-        let opened = tokio::task::spawn_blocking(work).await;
+        let opened = Threads::new("house", 1).run(work).await;
         let (recorder, replayer) = opened
             .unwrap_or_else(|error| Err(RecordError::Folder { path: folder, source: std::io::Error::other(error) }))?;
         if let Some(replayer) = replayer {
@@ -285,7 +285,7 @@ async fn open_files(path: PathBuf, options: FileOptions) -> Result<FileStore, St
         }
         Ok(files)
     };
-    match tokio::task::spawn_blocking(work).await {
+    match Threads::new("house", 1).run(work).await {
         Ok(opened) => opened,
         Err(error) => Err(StoreError::Io { doing: "open the store", path: PathBuf::new(), reason: error.to_string() }),
     }

@@ -114,7 +114,7 @@ impl House {
         }
         let (model, outside) = (with_key(settings.model.clone()), self.0.backstage.outside.clone());
         let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
-        match tokio::task::spawn_blocking(move || outside.provider(&model).map(drop)).await {
+        match self.0.backstage.threads.run(move || outside.provider(&model).map(drop)).await {
             Ok(Ok(())) => Ok(definition),
             Ok(Err(error)) => Err(missing(error.to_string())),
             Err(error) => Err(missing(error.to_string())),

@@ -26,6 +26,9 @@ use crate::machine::Now;
 use crate::roster::Roster;
 use crate::sessions::Sessions;
 
+/// How many things that read or write files a house does at once, journals and tools aside.
+const HOUSE_THREADS: usize = 4;
+
 /// How the services outside are reached, and what tools reach outside.
 #[derive(Clone, Default)]
 pub struct Outside {
@@ -91,6 +94,8 @@ pub struct Backstage {
     pub outputs: Outputs,
     /// For tools that block.
     pub tool_threads: Threads,
+    /// For what reads or writes files and is not the journals' or a tool's.
+    pub threads: Threads,
     started: Instant,
     closing: AtomicBool,
     /// How many agents use a provider of their own, and which of its connections: one that is being ended is not
@@ -139,6 +144,7 @@ impl Backstage {
             journals,
             outputs: Outputs::default(),
             tool_threads: tool_threads(),
+            threads: Threads::new("house", HOUSE_THREADS),
             started: Instant::now(),
             closing: AtomicBool::new(false),
             leases: DashMap::new(),
@@ -230,7 +236,8 @@ impl Backstage {
     fn forget_outputs(&self, session: &SessionId) {
         if self.outputs.have_passing() {
             let (outputs, session) = (self.outputs.clone(), session.clone());
-            tokio::task::spawn_blocking(move || outputs.forget(&session));
+            // What is not removed for want of a thread goes with the house.
+            let _ = self.threads.start(move || outputs.forget(&session));
         }
     }
 
@@ -259,7 +266,7 @@ impl Backstage {
             Some(provider) => provider,
             None => {
                 let (model, outside) = (model.clone(), self.outside.clone());
-                let made = tokio::task::spawn_blocking(move || outside.provider(&model)).await;
+                let made = self.threads.run(move || outside.provider(&model)).await;
                 made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?
             }
         };

@@ -44,8 +44,8 @@ struct Read {
 }
 
 async fn read(journals: &Reader, session: &SessionId, after: Option<EventId>) -> Result<Read, EventsError> {
-    let (journals, id) = (journals.clone(), session.clone());
-    let work = move || {
+    let id = session.clone();
+    let work = move |journals: &Reader| {
         let loaded = journals.read(&id)?;
         let next = loaded.entries.iter().rev().find_map(|(_, entry)| match &entry.body {
             EntryBody::RotatedTo { session } => Some(session.clone()),
@@ -55,7 +55,7 @@ async fn read(journals: &Reader, session: &SessionId, after: Option<EventId>) ->
         let events = replay(entries, after).map_err(|reason| EventsError::Fold { session: id, reason })?;
         Ok(Read { events: events.into_iter().map(Arc::new).collect(), next })
     };
-    match tokio::task::spawn_blocking(work).await {
+    match journals.run(work).await {
         Ok(read) => read,
         Err(error) => {
             let path = std::path::PathBuf::new();

@@ -1,13 +1,14 @@
 //! Rules that answers have made to last: they hold for every agent of the house at once, and are written down.
 //!
 //! No actor: an agent hands its rules over in a call, not in a message that could be lost with whoever was to read it.
-//! What writes runs on a blocking thread, one at a time, and a house that ends waits for it
+//! What writes runs on a thread of its own, one at a time, and a house that ends waits for it
 //! ([`LastingRules::settled`]).
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use playhouse_supervision::Threads;
 use playhouse_tools::policy::{LiveRules, Rule, Rules};
 use tokio::sync::watch;
 
@@ -30,13 +31,15 @@ struct Shared {
     unwritten: Mutex<Vec<String>>,
     /// Whether someone writes; changed only by who holds `unwritten`.
     is_writing: watch::Sender<bool>,
+    threads: Threads,
 }
 
 impl LastingRules {
     /// Rules that are published here and kept in the book, if there is one.
     pub fn new(rules: LiveRules, book: Option<Arc<dyn RuleBook>>) -> Self {
         let (is_writing, _) = watch::channel(false);
-        Self(Arc::new(Shared { rules, book, unwritten: Mutex::default(), is_writing }))
+        let threads = Threads::new("rules", 1);
+        Self(Arc::new(Shared { rules, book, unwritten: Mutex::default(), is_writing, threads }))
     }
 
     /// Lets rules hold for everyone from now on, and has them written down. Needs a runtime; does not wait.
@@ -57,7 +60,10 @@ impl LastingRules {
         let Some(book) = self.0.book.clone().filter(|_| !unwritten.is_empty()) else { return };
         if !self.0.is_writing.send_replace(true) {
             let shared = self.0.clone();
-            tokio::task::spawn_blocking(move || shared.write_down(book.as_ref()));
+            if let Err(error) = self.0.threads.start(move || shared.write_down(book.as_ref())) {
+                tracing::error!("rules that were to last are not written down yet: {error}");
+                self.0.is_writing.send_replace(false);
+            }
         }
     }
 

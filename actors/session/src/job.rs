@@ -1,4 +1,5 @@
-//! One group of a Writer's work, done on a blocking thread: write all, flush once per journal, report.
+//! What a Writer has done on its shard's threads: one group of work at a time (write all, flush once per journal,
+//! report), and loads beside it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,8 +9,9 @@ use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Seq, Sess
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use crate::fail;
+use crate::load::{Load, UnderWay};
 use crate::memory::MemoryStore;
-use crate::store::{Loaded, Store, StoreError, Sync, Take};
+use crate::store::{Store, StoreError, Sync, Take};
 
 /// Counts a message from its arrival to its answer.
 #[derive(Debug)]
@@ -41,60 +43,96 @@ pub(crate) struct Append {
 /// Anything that is no append.
 #[derive(Debug)]
 pub(crate) enum Control {
-    Load(SessionId, RpcReplyPort<Result<Loaded, StoreError>>),
     Rest(SessionId),
     Release(SessionId),
     Remove(SessionId, RpcReplyPort<Result<(), StoreError>>),
-    Settle(RpcReplyPort<()>),
-}
-
-impl Control {
-    fn session(&self) -> Option<&SessionId> {
-        match self {
-            Self::Load(session, _) | Self::Rest(session) | Self::Release(session) | Self::Remove(session, _) => {
-                Some(session)
-            }
-            Self::Settle(_) => None,
-        }
-    }
+    /// `after`: how many loads had begun when everything before it had. They are waited for, later ones are not.
+    Settle {
+        reply: RpcReplyPort<()>,
+        after: Option<u64>,
+    },
 }
 
 /// What waits in a Writer's queue.
 #[derive(Debug)]
 pub(crate) enum Work {
     Append(Append),
+    Load(Load),
     Control(Control, Ticket),
 }
 
-/// Takes from the queue what one job can do: its appends are done first, then the rest. A session's messages keep
-/// their order: an append after a control message waits for the next job, and so does all that follows it.
-pub(crate) fn take_job(queue: &mut VecDeque<Work>) -> (Vec<Append>, Vec<(Control, Ticket)>) {
-    let (mut appends, mut controls) = (Vec::new(), Vec::new());
-    let (mut controlled, mut waiting) = (HashSet::new(), HashSet::new());
-    let mut left = VecDeque::new();
-    for work in queue.drain(..) {
-        match work {
-            Work::Append(append) if controlled.contains(&append.session) => {
-                waiting.insert(append.session.clone());
-                left.push_back(Work::Append(append));
+impl Work {
+    fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Append(Append { session, .. })
+            | Self::Load(Load { session, .. })
+            | Self::Control(Control::Rest(session) | Control::Release(session) | Control::Remove(session, _), _) => {
+                Some(session)
             }
-            Work::Append(append) => appends.push(append),
+            Self::Control(Control::Settle { .. }, _) => None,
+        }
+    }
+}
+
+/// What can be done now. The loads count as begun.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub appends: Vec<Append>,
+    /// After the appends.
+    pub controls: Vec<(Control, Ticket)>,
+    pub loads: Vec<Load>,
+}
+
+/// Takes from the queue what can be done now: one job's appends and controls, and loads. A session's messages keep
+/// their order: an append after a control waits for the next job, a load waits until its session has nothing in the
+/// job, and everything waits for a load of its session. So does whatever follows what waits.
+pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay) -> Taken {
+    let mut taken = Taken::default();
+    let (mut appended, mut controlled, mut waiting) = (HashSet::new(), HashSet::new(), HashSet::new());
+    let mut left = VecDeque::new();
+    for mut work in queue.drain(..) {
+        let waits = match &mut work {
+            Work::Control(Control::Settle { after, .. }, _) => {
+                !left.is_empty() || loads.is_under_way(*after.get_or_insert(loads.begun()))
+            }
+            Work::Append(Append { session, .. })
+            | Work::Load(Load { session, .. })
+            | Work::Control(Control::Rest(session) | Control::Release(session) | Control::Remove(session, _), _)
+                if waiting.contains(session) || loads.has(session) =>
+            {
+                true
+            }
+            Work::Append(append) => controlled.contains(&append.session),
+            Work::Load(load) => appended.contains(&load.session) || controlled.contains(&load.session),
+            Work::Control(..) => false,
+        };
+        if waits {
+            waiting.extend(work.session().cloned());
+            left.push_back(work);
+            continue;
+        }
+        match work {
+            Work::Append(append) => {
+                appended.insert(append.session.clone());
+                taken.appends.push(append);
+            }
+            Work::Load(load) => {
+                loads.begin(load.session.clone());
+                taken.loads.push(load);
+            }
             Work::Control(control, ticket) => {
-                let waits = match control.session() {
-                    Some(session) => waiting.contains(session),
-                    None => !left.is_empty(),
-                };
-                if waits {
-                    left.push_back(Work::Control(control, ticket));
-                } else {
-                    controlled.extend(control.session().cloned());
-                    controls.push((control, ticket));
+                match &control {
+                    Control::Rest(session) | Control::Release(session) | Control::Remove(session, _) => {
+                        controlled.insert(session.clone());
+                    }
+                    Control::Settle { .. } => {}
                 }
+                taken.controls.push((control, ticket));
             }
         }
     }
     *queue = left;
-    (appends, controls)
+    taken
 }
 
 /// Reports that the Writer is to deliver. They go through it so that a dead Writer reports nothing: its agents have
@@ -120,14 +158,14 @@ impl Outbox {
 
 /// Where a session's journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Store,
     Memory,
 }
 
 /// What a shard knows of a session.
 #[derive(Clone, Debug)]
-enum Standing {
+pub(crate) enum Standing {
     /// Loaded and empty: its first append decides where it is kept.
     Empty { epoch: u64 },
     /// Appends go there.
@@ -136,13 +174,13 @@ enum Standing {
     Refused(Box<StoreError>),
 }
 
-/// What a shard knows of its sessions: those loaded or appended to, until they rest. A job holds the lock while it
-/// runs, so two jobs of one shard never run at once, even when a Writer died and its successor started.
+/// What a shard knows of its sessions: those loaded or appended to, until they are released. A job holds the lock while
+/// it runs; a load takes it when it is done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shard(Arc<Mutex<HashMap<SessionId, Standing>>>);
 
 impl Shard {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Standing>> {
+    pub fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Standing>> {
         self.0.lock().unwrap_or_else(|poisoned| {
             // A job panicked. What it was sure of is asked of the store again; what was refused stays refused.
             let mut standings = poisoned.into_inner();
@@ -153,14 +191,27 @@ impl Shard {
     }
 }
 
-/// One group of work.
-#[derive(Debug)]
-pub(crate) struct Job {
+/// What jobs and loads of one Writer share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
     pub memory: Arc<MemoryStore>,
     pub shard: Shard,
-    pub outbox: Arc<Outbox>,
+    /// Whether the Writer is gone: then nothing more is begun, and nobody is told anything.
     pub gone: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+}
+
+/// One group of work.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub shared: Shared,
+    pub outbox: Arc<Outbox>,
     pub appends: Vec<Append>,
     pub controls: Vec<(Control, Ticket)>,
 }
@@ -168,13 +219,13 @@ pub(crate) struct Job {
 impl Job {
     /// Does the work; `progress` is called whenever there are reports in the outbox.
     pub fn run(mut self, progress: &dyn Fn()) {
-        let shard = self.shard.clone();
+        let shard = self.shared.shard.clone();
         let mut standings = shard.lock();
         let (mut reports, mut waiting) = (Vec::new(), Vec::new());
         // Sessions whose reports wait for a flush, in the order of their first.
         let mut unflushed: Vec<(SessionId, u64)> = Vec::new();
         for append in std::mem::take(&mut self.appends) {
-            if self.gone.load(Ordering::SeqCst) {
+            if self.shared.is_gone() {
                 return;
             }
             let session = append.session.clone();
@@ -206,7 +257,7 @@ impl Job {
             }
         }
         for (session, epoch) in unflushed {
-            let Err(error) = self.store.flush(&session, epoch) else { continue };
+            let Err(error) = self.shared.store.flush(&session, epoch) else { continue };
             for (append, report) in waiting.iter_mut().filter(|(append, _)| append.session == session) {
                 *report = failed(append, &error, Fate::Unknown);
             }
@@ -220,7 +271,7 @@ impl Job {
             }
         }
         for (control, ticket) in std::mem::take(&mut self.controls) {
-            if self.gone.load(Ordering::SeqCst) {
+            if self.shared.is_gone() {
                 return;
             }
             self.control(control, ticket, &mut standings);
@@ -245,8 +296,8 @@ impl Job {
             (error, fate)
         })?;
         let store: &dyn Store = match place {
-            Place::Store => &*self.store,
-            Place::Memory => &*self.memory,
+            Place::Store => &*self.shared.store,
+            Place::Memory => &*self.shared.memory,
         };
         let (sync, flush) = match (place, append.batch.class, append.durability) {
             (Place::Store, Class::D, Durability::Flush) => (Sync::Blobs, Some(epoch)),
@@ -281,17 +332,19 @@ impl Job {
             Some(Standing::Empty { epoch }) => Some(*epoch),
             None => None,
         };
-        let in_memory = || self.memory.own(session).map(|epoch| (Place::Memory, epoch));
+        let in_memory = || self.shared.memory.own(session).map(|epoch| (Place::Memory, epoch));
         let taken = match (empty, append.durability) {
             (Some(_), Durability::None) => in_memory(),
             (Some(epoch), Durability::Flush | Durability::Os) => Ok((Place::Store, epoch)),
-            (None, _) if self.memory.has(session) => in_memory(),
-            (None, Durability::None) => match self.store.load(session, Take::Peek) {
+            (None, _) if self.shared.memory.has(session) => in_memory(),
+            (None, Durability::None) => match self.shared.store.load(session, Take::Peek) {
                 Err(StoreError::Unknown { .. }) => in_memory(),
-                Ok(_) => self.store.own(session).map(|epoch| (Place::Store, epoch)),
+                Ok(_) => self.shared.store.own(session).map(|epoch| (Place::Store, epoch)),
                 Err(error) => Err(error),
             },
-            (None, Durability::Flush | Durability::Os) => self.store.own(session).map(|epoch| (Place::Store, epoch)),
+            (None, Durability::Flush | Durability::Os) => {
+                self.shared.store.own(session).map(|epoch| (Place::Store, epoch))
+            }
         };
         if let Err(error) = &taken {
             standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
@@ -301,36 +354,21 @@ impl Job {
 
     fn control(&self, control: Control, ticket: Ticket, standings: &mut HashMap<SessionId, Standing>) {
         match control {
-            Control::Load(session, reply) => {
-                let place = if self.memory.has(&session) { Place::Memory } else { Place::Store };
-                let loaded = match place {
-                    Place::Store => self.store.load(&session, Take::Own),
-                    Place::Memory => self.memory.load(&session, Take::Own),
-                };
-                let standing = match &loaded {
-                    Ok(loaded) if loaded.entries.is_empty() => Standing::Empty { epoch: loaded.epoch },
-                    Ok(loaded) => Standing::Ready { place, epoch: loaded.epoch },
-                    Err(error) => Standing::Refused(Box::new(error.clone())),
-                };
-                standings.insert(session, standing);
-                drop(ticket);
-                let _ = reply.send(loaded);
-            }
             Control::Rest(session) => {
                 standings.remove(&session);
-                let _ = self.memory.rest(&session);
-                let _ = self.store.rest(&session);
+                let _ = self.shared.memory.rest(&session);
+                let _ = self.shared.store.rest(&session);
             }
             Control::Release(session) => {
                 standings.remove(&session);
-                let _ = self.memory.release(&session);
+                let _ = self.shared.memory.release(&session);
                 // A record that could not be changed still frees the session when this process ends.
-                let _ = self.store.release(&session);
+                let _ = self.shared.store.release(&session);
             }
             Control::Remove(session, reply) => {
-                let removed = match self.memory.has(&session) {
-                    true => self.memory.remove(&session),
-                    false => self.store.remove(&session),
+                let removed = match self.shared.memory.has(&session) {
+                    true => self.shared.memory.remove(&session),
+                    false => self.shared.store.remove(&session),
                 };
                 if removed.is_ok() {
                     standings.remove(&session);
@@ -338,7 +376,7 @@ impl Job {
                 drop(ticket);
                 let _ = reply.send(removed);
             }
-            Control::Settle(reply) => {
+            Control::Settle { reply, .. } => {
                 drop(ticket);
                 let _ = reply.send(());
             }

@@ -9,8 +9,8 @@
 //! its hash ([`blob`]) and flushed before the line that names it. A crash in between leaves a file that nothing names:
 //! harmless, and gone when the session is removed.
 //!
-//! Purity: [`blob`], [`chain`], [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done on
-//! tokio's blocking pool by the Writer. This crate never interprets a conversation, never calls a model or a tool, never
+//! Purity: [`blob`], [`chain`], [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done by
+//! the Writer on threads of its own. This crate never interprets a conversation, never calls a model or a tool, never
 //! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
 
 mod append;
@@ -24,6 +24,7 @@ mod folder;
 mod job;
 mod journal;
 mod listing;
+mod load;
 mod memory;
 mod ownership;
 mod reader;
@@ -44,7 +45,7 @@ pub use scan::{Damage, DamageKind};
 pub use store::{Loaded, Store, StoreError, Sync, Take};
 pub use summary::{SessionStatus, SessionSummary};
 pub use verify::Verification;
-pub use writer::{JobNews, Writer, WriterArgs, WriterMsg, WriterState, shard};
+pub use writer::{JobNews, LOADS_AT_ONCE, Writer, WriterArgs, WriterMsg, WriterState, shard};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
 pub const ACTORS: [(&str, &[&str]); 1] = [("writer", &WriterMsg::NAMES)];

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use playhouse_protocol::SessionId;
+use playhouse_supervision::{NoResult, Threads};
 
 use crate::memory::MemoryStore;
 use crate::store::{Loaded, Store, StoreError, Take};
@@ -14,12 +15,16 @@ use crate::store::{Loaded, Store, StoreError, Take};
 pub struct Reader {
     store: Arc<dyn Store>,
     memory: Arc<MemoryStore>,
+    threads: Threads,
 }
+
+/// How many journals are read at once; more wait for a thread.
+const READS_AT_ONCE: usize = 4;
 
 impl Reader {
     /// Reads from these stores: journals that last, and journals of durability `none`.
     pub fn new(store: Arc<dyn Store>, memory: Arc<MemoryStore>) -> Self {
-        Self { store, memory }
+        Self { store, memory, threads: Threads::new("reader", READS_AT_ONCE) }
     }
 
     /// The file that a lasting journal is in, if it is in one.
@@ -27,7 +32,13 @@ impl Reader {
         self.store.path(session)
     }
 
-    /// The journal as it is now. Blocks: call it where that is allowed.
+    /// Has something done with journals on a thread of the reader's own.
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> Result<T, NoResult> {
+        let reader = self.clone();
+        self.threads.run(move || work(&reader)).await
+    }
+
+    /// The journal as it is now. Blocks: see [`Reader::run`].
     pub fn read(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         match self.memory.has(session) {
             true => self.memory.load(session, Take::Peek),

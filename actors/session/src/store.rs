@@ -1,7 +1,7 @@
 //! What keeps journals: one trait, and the errors every store answers with.
 //!
-//! A store's calls block. The [`Writer`](crate::Writer) makes them on tokio's blocking pool, one at a time per shard;
-//! whoever else calls them does the same.
+//! A store's calls block. The [`Writer`](crate::Writer) makes them on threads of its own; whoever else calls them does
+//! the same, since the runtime's blocking pool may be full of work that never ends.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -3,31 +3,44 @@
 //! - **Supervised by** the sessions supervisor, one Writer per shard ([`shard`] says which session goes where). A
 //!   restarted Writer gets a clone of the same [`WriterArgs`].
 //! - **Owns** the order of a shard's appends, and nothing that the journals don't have: files are the store's.
-//! - **Takes** [`WriterMsg`]: appends, loads, and what ends a session's stay. A handler only queues. One blocking job
-//!   at a time takes everything that waits, writes it in order, flushes each journal once if any of its batches asks
-//!   for it, and then says what happened; meanwhile the next group gathers. A job begins when everyone who is at work
-//!   on this thread has had a turn: alone that is at once, among many it saves most of the changes of thread.
-//! - **Dies** when a job panics. What was queued is gone, unacknowledged: agents see the death and send those batches
-//!   again, and the store answers entries it already has with their numbers. A job that outlives its Writer finishes
-//!   the append it is in, does nothing more and tells nobody; its successor's first job waits for that.
+//! - **Takes** [`WriterMsg`]: appends, loads, and what ends a session's stay. A handler only queues. One job at a time
+//!   takes everything that waits, writes it in order, flushes each journal once if any of its batches asks for it, and
+//!   then says what happened; meanwhile the next group gathers. A job begins when everyone who is at work on this
+//!   thread has had a turn: alone that is at once, among many it saves most of the changes of thread. A load runs beside
+//!   the job: what follows for its session waits for it, and nobody else does.
+//! - **Works** on threads of its shard's own, one for jobs and at most [`LOADS_AT_ONCE`] for loads, which live as long as
+//!   the shard: users' code that fills the runtime's blocking pool cannot keep anyone from committing.
+//! - **Dies** when a job or a load panics. What was queued is gone, unacknowledged: agents see the death and send those
+//!   batches again, and the store answers entries it already has with their numbers. A job that outlives its Writer
+//!   finishes the append it is in, does nothing more and tells nobody; its successor's first job comes after that, on
+//!   the same thread. A load that outlives its Writer tells nobody either: whoever asked asks the successor, where
+//!   everything for that session waits until the old load is over.
 //!
 //! The queue is bounded by its senders: an agent has one batch per admitted input and per running tool waiting at
 //! most, since its machine holds the next step until `Committed`, and both are admitted against credits. Its depth is
 //! in [`WriterArgs::depth`].
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use playhouse_protocol::{Batch, CommitReport, Durability, SessionId};
+use playhouse_supervision::Threads;
+use playhouse_supervision::threads::panic_text;
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort, SupervisionEvent};
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use crate::folder::stable_hash;
-use crate::job::{Append, Control, Job, Outbox, Shard, Ticket, Work, take_job};
+use crate::job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
+use crate::load::{Load, Loads};
 use crate::memory::MemoryStore;
 use crate::store::{Loaded, Store, StoreError};
+
+/// How many journals a Writer reads at once; more wait for a thread.
+pub const LOADS_AT_ONCE: usize = 4;
 
 /// The shard of `n` that a session belongs to.
 pub fn shard(session: &SessionId, n: usize) -> usize {
@@ -113,7 +126,9 @@ enum News {
     Progress,
     /// The job is over.
     Finished,
-    /// The job panicked.
+    /// A load is over, this Writer's or its predecessor's.
+    Loaded,
+    /// The job or a load panicked.
     Panicked(String),
 }
 
@@ -127,12 +142,17 @@ pub struct WriterArgs {
     /// How many messages wait or are being worked on.
     pub depth: Arc<AtomicUsize>,
     shard: Shard,
+    loads: Loads,
+    /// Where jobs run, one at a time.
+    job_thread: Threads,
+    load_threads: Threads,
 }
 
 impl WriterArgs {
     /// The arguments of a new shard.
     pub fn new(store: Arc<dyn Store>, memory: Arc<MemoryStore>, depth: Arc<AtomicUsize>) -> Self {
-        Self { store, memory, depth, shard: Shard::default() }
+        let (job_thread, load_threads) = (Threads::new("writer", 1), Threads::new("writer-load", LOADS_AT_ONCE));
+        Self { store, memory, depth, shard: Shard::default(), loads: Loads::default(), job_thread, load_threads }
     }
 }
 
@@ -144,31 +164,26 @@ pub struct Writer;
 #[derive(Debug)]
 pub struct WriterState {
     args: WriterArgs,
+    shared: Shared,
     queue: VecDeque<Work>,
     phase: Phase,
     outbox: Arc<Outbox>,
-    /// Set when the Writer is gone: a job that still runs stops before its next step.
-    gone: Arc<AtomicBool>,
 }
 
 /// What a Writer is at.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing waits.
+    /// No job runs, and none is due.
     Idle,
     /// A group gathers.
     Gathering,
-    /// A job runs.
-    Working(JoinHandle<()>),
+    /// A job runs, until this ends.
+    Working(oneshot::Receiver<()>),
 }
 
 impl Drop for WriterState {
     fn drop(&mut self) {
-        self.gone.store(true, Ordering::SeqCst);
-        match &self.phase {
-            Phase::Idle | Phase::Gathering => {}
-            Phase::Working(job) => job.abort(),
-        }
+        self.shared.gone.store(true, Ordering::SeqCst);
     }
 }
 
@@ -200,28 +215,39 @@ impl WriterState {
         }
     }
 
-    /// Starts a job with everything that waits.
-    fn start(&mut self, myself: &ActorRef<WriterMsg>) {
-        let (appends, controls) = take_job(&mut self.queue);
-        let job = Job {
-            store: self.args.store.clone(),
-            memory: self.args.memory.clone(),
-            shard: self.args.shard.clone(),
-            outbox: self.outbox.clone(),
-            gone: self.gone.clone(),
-            appends,
-            controls,
-        };
-        let writer = myself.clone();
-        self.phase = Phase::Working(tokio::task::spawn_blocking(move || {
-            // A send that fails means that the Writer is gone or ending; then it looks for itself, or nobody does.
-            let tell = |news| drop(writer.cast(WriterMsg::Job(JobNews(news))));
-            match catch_unwind(AssertUnwindSafe(|| job.run(&|| tell(News::Progress)))) {
-                Ok(()) => tell(News::Finished),
-                Err(panic) => tell(News::Panicked(panic_text(panic.as_ref()))),
-            }
-        }));
+    /// Starts what can be done now: loads, and a job if there is something for it.
+    fn start(&mut self, myself: &ActorRef<WriterMsg>) -> io::Result<()> {
+        let Taken { appends, controls, loads } = take(&mut self.queue, &mut self.args.loads.lock());
+        for load in loads {
+            let (shared, writer) = (self.shared.clone(), myself.clone());
+            let end = self.args.loads.end_of(load.session.clone(), || WriterMsg::Job(JobNews(News::Loaded)));
+            self.args.load_threads.start(move || {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shared.load(load))) {
+                    tell(&writer, News::Panicked(panic_text(panic.as_ref())));
+                }
+                drop(end);
+            })?;
+        }
+        self.phase = Phase::Idle;
+        if !(appends.is_empty() && controls.is_empty()) {
+            let job = Job { shared: self.shared.clone(), outbox: self.outbox.clone(), appends, controls };
+            let (end, over) = oneshot::channel();
+            self.phase = Phase::Working(over);
+            let writer = myself.clone();
+            self.args.job_thread.start(move || {
+                let done = catch_unwind(AssertUnwindSafe(|| job.run(&|| tell(&writer, News::Progress))));
+                let panicked = |panic: Box<dyn Any + Send>| News::Panicked(panic_text(panic.as_ref()));
+                tell(&writer, done.map_or_else(panicked, |()| News::Finished));
+                drop(end);
+            })?;
+        }
+        Ok(())
     }
+}
+
+/// A send that fails means that the Writer is gone or ending; then it looks for itself, or nobody does.
+fn tell(writer: &ActorRef<WriterMsg>, news: News) {
+    drop(writer.cast(WriterMsg::Job(JobNews(news))));
 }
 
 impl Actor for Writer {
@@ -229,14 +255,19 @@ impl Actor for Writer {
     type State = WriterState;
     type Arguments = WriterArgs;
 
-    async fn pre_start(&self, _: ActorRef<WriterMsg>, args: WriterArgs) -> Result<WriterState, ActorProcessingErr> {
-        Ok(WriterState {
-            args,
-            queue: VecDeque::new(),
-            phase: Phase::Idle,
-            outbox: Arc::default(),
+    async fn pre_start(
+        &self,
+        myself: ActorRef<WriterMsg>,
+        args: WriterArgs,
+    ) -> Result<WriterState, ActorProcessingErr> {
+        args.loads.report_to(myself);
+        let shared = Shared {
+            store: args.store.clone(),
+            memory: args.memory.clone(),
+            shard: args.shard.clone(),
             gone: Arc::default(),
-        })
+        };
+        Ok(WriterState { args, shared, queue: VecDeque::new(), phase: Phase::Idle, outbox: Arc::default() })
     }
 
     async fn handle(
@@ -252,20 +283,25 @@ impl Actor for Writer {
                 state.queue.push_back(Work::Append(Append { session, durability, batch, reply, ticket }));
                 state.gather(&myself);
             }
-            WriterMsg::Load { session, reply } => state.control(&myself, Control::Load(session, reply)),
+            WriterMsg::Load { session, reply } => {
+                let ticket = state.ticket();
+                state.queue.push_back(Work::Load(Load { session, reply, ticket }));
+                state.gather(&myself);
+            }
             WriterMsg::Rest { session } => state.control(&myself, Control::Rest(session)),
             WriterMsg::Release { session } => state.control(&myself, Control::Release(session)),
             WriterMsg::Remove { session, reply } => state.control(&myself, Control::Remove(session, reply)),
-            WriterMsg::Settle { reply } => state.control(&myself, Control::Settle(reply)),
+            WriterMsg::Settle { reply } => state.control(&myself, Control::Settle { reply, after: None }),
             WriterMsg::Job(JobNews(news)) => {
                 state.outbox.deliver();
                 match news {
-                    News::Gathered => state.start(&myself),
+                    News::Gathered => state.start(&myself)?,
                     News::Progress => {}
                     News::Finished => {
                         state.phase = Phase::Idle;
                         state.gather(&myself);
                     }
+                    News::Loaded => state.gather(&myself),
                     News::Panicked(text) => return Err(format!("a writer's job panicked: {text}").into()),
                 }
             }
@@ -276,14 +312,15 @@ impl Actor for Writer {
     /// Ends in order: what was accepted is written and reported first.
     async fn post_stop(&self, myself: ActorRef<WriterMsg>, state: &mut WriterState) -> Result<(), ActorProcessingErr> {
         loop {
-            if let Phase::Working(job) = std::mem::replace(&mut state.phase, Phase::Idle) {
-                job.await?;
+            if let Phase::Working(over) = std::mem::replace(&mut state.phase, Phase::Idle) {
+                // An end is an end, a panic's too.
+                let _ = over.await;
             }
             state.outbox.deliver();
-            if state.queue.is_empty() {
+            state.start(&myself)?;
+            if matches!(state.phase, Phase::Idle) && !state.args.loads.one_ended().await {
                 return Ok(());
             }
-            state.start(&myself);
         }
     }
 
@@ -295,9 +332,4 @@ impl Actor for Writer {
     ) -> Result<(), ActorProcessingErr> {
         Ok(())
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -63,5 +63,5 @@ pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{
     Census, Ending, Notice, NoticeFn, Strategy, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
 };
-pub use threads::{ThreadPermit, Threads};
+pub use threads::{NoResult, ThreadPermit, Threads};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};
