@@ -85,6 +85,7 @@ fn tonight((kind, message, _): Blow) -> Tonight {
         ("agent", "ChildDue") => (Some(crash_child), None),
         ("agent", "Crash" | "Recovered") | ("writer", "Load") | ("stage", "Report") => (None, Some(crash)),
         ("agent", "WriterIs") => (None, Some(|play| writer(play).kill())),
+        ("agent", "Unpark") => (None, Some(|play| tell(&agent(play), AgentMsg::Unpark))),
         ("agent", "AskAgain") => (None, Some(|play| inbox(play).kill())),
         ("approvals", _) => (None, Some(ask_inbox)),
         ("writer", "Rest") => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use playhouse_agent::actor::Origin;
 use playhouse_agent::keys::with_key;
-use playhouse_agent::{AgentHandle, Definition};
+use playhouse_agent::{AgentHandle, AgentMsg, Definition};
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{AgentId, EntryBody, SessionId};
 use playhouse_session::{SessionStatus, SessionSummary, StoreError, Take};
@@ -67,7 +67,8 @@ impl House {
         Ok(sessions)
     }
 
-    /// Brings the agent of a stored session on stage; it goes on from its journal by itself.
+    /// Brings the agent of a stored session on stage; it goes on from its journal by itself. One that was parked because
+    /// it crashed again and again stays so until it is told something, or [`House::unpark`] is called.
     pub async fn resume(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
         let opened = self.opened(session).await?;
         if let Some(parent) = &opened.spawned_by {
@@ -124,9 +125,18 @@ impl House {
         make(settings).map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
     }
 
-    /// Starts a parked agent of this house again.
+    /// Lets a parked agent of this house go on, with all its restarts before it.
     pub async fn unpark(&self, agent: &AgentId) -> Result<AgentHandle, SpawnError> {
-        self.0.stage.resume(&playhouse_agent::actor::address(agent)).await?;
+        // One that parked itself is up, and is told; one that its supervisor gave up is started again.
+        match self.0.backstage.agents.get(agent.as_str()) {
+            Some(actor) => drop(actor.cast(AgentMsg::Unpark)),
+            None => {
+                if let Some(life) = self.0.lives.get(agent) {
+                    life.ask();
+                }
+                self.0.stage.resume(&playhouse_agent::actor::address(agent)).await?;
+            }
+        }
         self.get(agent).ok_or(SpawnError::Closed)
     }
 }

@@ -17,7 +17,7 @@ mod watch;
 mod work;
 
 use playhouse_protocol::InputId;
-use playhouse_protocol::entry::Settings;
+use playhouse_protocol::entry::{Settings, Wake};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
 use std::future::ready;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl State {
                 }
                 Stage::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),
                 Stage::Parked { .. } => {
-                    self.recover("looked at after it was parked");
+                    self.recover("looked at after it was parked", Wake::Restarted);
                     self.hold(AgentMsg::Look { permit, reply });
                 }
             },
@@ -135,6 +135,12 @@ impl State {
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
+            AgentMsg::Unpark => match &self.stage {
+                Stage::Live(_) => {}
+                // It may turn out to be parked.
+                Stage::Recovering { .. } => self.hold(AgentMsg::Unpark),
+                Stage::Parked { .. } => self.recover("unparked", Wake::Asked),
+            },
             AgentMsg::Crash => return Err("a crash was asked for".into()),
         }
         Ok(())
@@ -157,7 +163,7 @@ impl State {
                     let _ = reply.send(Err(InputError::Parked(reason.clone())));
                     return;
                 }
-                self.recover("told after it was parked");
+                self.recover("told after it was parked", Wake::Asked);
                 self.hold(AgentMsg::Tell { input, permit, reply });
             }
         }

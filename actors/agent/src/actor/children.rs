@@ -66,6 +66,9 @@ impl State {
         let definition = self.inherited(sub.definition(), sub.model().is_some());
         self.work().orphans.retain(|orphan| *orphan != session);
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
+        if self.work().asked.contains(&session) {
+            life.ask();
+        }
         let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
         life.enter();
         let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());

@@ -86,13 +86,15 @@ pub enum AgentMsg {
     },
     /// The inbox of questions is new: put those that wait into it.
     AskAgain,
+    /// Go on, if it is parked.
+    Unpark,
     /// Fail, as a bug would make it fail. For tests and demonstrations.
     Crash,
 }
 
 impl AgentMsg {
     /// Every name that [`AgentMsg::name`] gives.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "Tell",
         "Await",
         "Look",
@@ -107,6 +109,7 @@ impl AgentMsg {
         "ChildDone",
         "ChildDue",
         "AskAgain",
+        "Unpark",
         "Crash",
     ];
 
@@ -127,6 +130,7 @@ impl AgentMsg {
             Self::ChildDone { .. } => "ChildDone",
             Self::ChildDue { .. } => "ChildDue",
             Self::AskAgain => "AskAgain",
+            Self::Unpark => "Unpark",
             Self::Crash => "Crash",
         }
     }
