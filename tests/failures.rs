@@ -260,6 +260,113 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     house.shutdown(Duration::ZERO).await;
 }
 
+/// How often an agent may ask a model without an answer, crashing each time: once, and after each of ten restarts.
+const ASKED: usize = 11;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f60_a_slow_crash_loop_is_parked_and_buys_no_more_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let gate = Gate::closed();
+    let model = FnModel::new(|_| Step::text("at last")).behind(&gate);
+    let agent = house.agent().provider_override(model).durability(Durability::Os).spawn().await.unwrap();
+    let mut events = agent.subscribe();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    for asked in 1..=ASKED {
+        // Each incarnation lives until the model has its request: far too slow for the budget of its supervisor.
+        soon("the request", gate.reached(asked)).await;
+        agent.crash().await.unwrap();
+    }
+    let refused = soon("the run", run).await.unwrap().unwrap_err();
+    let HandleError::Input(InputError::Parked(reason)) = &refused else { panic!("{refused:?}") };
+    assert!(reason.contains("10 times") && reason.contains("resume"), "{reason}");
+    wait_for(&mut events, |event| *event == AgentEvent::Error { message: reason.clone() }).await;
+    let is_parked = || house.tree().iter().any(|node| node.state == NodeState::Parked { reason: reason.clone() });
+    until("the agent is parked", is_parked).await;
+    let session = house.session(&agent.session_id()).await.unwrap();
+    assert_eq!(session.status, SessionStatus::Parked { reason: reason.clone() });
+
+    // It stays so through another crash, and costs nothing.
+    agent.crash().await.unwrap();
+    let refused = soon("its state", agent.report(&"nobody".into())).await.unwrap_err();
+    assert_eq!(refused, HandleError::Input(InputError::Parked(reason.clone())));
+    assert_eq!(gate.came(), ASKED);
+
+    gate.open();
+    let resumed = house.unpark(agent.id()).await.unwrap();
+    let end = wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { .. })).await;
+    assert!(matches!(&end.event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. }));
+    assert_eq!(lines(healthy(&resumed).await.messages.as_slice()), ["user: begin", "model: at last"]);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f60_a_process_that_is_ended_and_resumed_in_a_loop_buys_no_more_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::closed();
+    let kind = {
+        let gate = gate.clone();
+        move || Definition {
+            provider_override: Some(Arc::new(FnModel::new(|_| Step::text("at last")).behind(&gate))),
+            ..Definition::default()
+        }
+    };
+    let open = || async {
+        let kind = kind.clone();
+        let house = House::builder().data_dir(folder.path().join("data")).kind("loops", move |_| Ok(kind()));
+        house.open().await.unwrap()
+    };
+    let house = open().await;
+    let model = FnModel::new(|_| Step::text("at last")).behind(&gate);
+    let agent = house.agent().kind("loops").provider_override(model).durability(Durability::Os).spawn().await.unwrap();
+    let (session, asking) = (agent.session_id(), agent.clone());
+    tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the request", gate.reached(1)).await;
+    house.shutdown(Duration::ZERO).await;
+    for asked in 2..=ASKED {
+        let house = open().await;
+        house.resume(&session).await.unwrap();
+        soon("the request", gate.reached(asked)).await;
+        house.shutdown(Duration::ZERO).await;
+    }
+    for told in [false, true] {
+        let house = open().await;
+        let agent = house.resume(&session).await.unwrap();
+        let is_parked = || house.tree().iter().any(|node| matches!(node.state, NodeState::Parked { .. }));
+        until("the agent is parked", is_parked).await;
+        assert_eq!(gate.came(), ASKED);
+        if told {
+            // Whoever tells it something means it to go on, with all its restarts before it.
+            soon("the steer", agent.steer("go on")).await.unwrap();
+            soon("the request", gate.reached(ASKED + 1)).await;
+        }
+        house.shutdown(Duration::ZERO).await;
+    }
+    for asked in ASKED + 2..=2 * ASKED {
+        let house = open().await;
+        house.resume(&session).await.unwrap();
+        soon("the request", gate.reached(asked)).await;
+        house.shutdown(Duration::ZERO).await;
+    }
+    // At once, when it is not yet known that it will park: it is not parked, and does.
+    let house = open().await;
+    let agent = house.resume(&session).await.unwrap();
+    house.unpark(agent.id()).await.unwrap();
+    let is_parked = || house.tree().iter().any(|node| matches!(node.state, NodeState::Parked { .. }));
+    until("the agent is parked", is_parked).await;
+    house.shutdown(Duration::ZERO).await;
+    // The same again, as `playhouse resume SESSION` does: now someone wants a parked one to go on.
+    let house = open().await;
+    let agent = house.resume(&session).await.unwrap();
+    let mut events = agent.subscribe();
+    house.unpark(agent.id()).await.unwrap();
+    gate.open();
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { .. })).await;
+    assert_eq!(lines(healthy(&agent).await.messages.as_slice())[..2], ["user: begin", "model: at last"]);
+    house.shutdown(Duration::ZERO).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f31_a_journal_that_cannot_be_written_parks_the_agent_until_it_can() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use playhouse::agent::{Agent, Scope};
 use playhouse::config::Config;
 use playhouse::protocol::SessionId;
+use playhouse::protocol::entry::Wake;
 use playhouse::session::{SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
@@ -74,7 +75,8 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop
         error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
         return Ok(());
     }
-    shown(house, &summary, work.watch(Form::of(work.json))).await
+    // Whoever names a parked session wants it to go on.
+    shown(house, &summary, work.watch(Form::of(work.json)), Wake::Asked).await
 }
 
 async fn all(house: &House, work: &Work) -> Result<(), Stop> {
@@ -99,7 +101,7 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
             }
             let (session, prompt) = (&summary.session_id, summary.first_prompt.as_deref().unwrap_or_default());
             watch.view.note(Tint::Dim, &format!("session {session}: {}", cut(&one_line(prompt), 60)));
-            let done = shown(&house, &summary, watch).await;
+            let done = shown(&house, &summary, watch, Wake::Restarted).await;
             if let Some(agent) = &summary.agent_id {
                 house.dismiss(agent).await;
             }
@@ -118,9 +120,9 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
     worst
 }
 
-async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch) -> Result<(), Stop> {
+async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Stop> {
     tell_damage(summary, &mut watch.view);
-    let done = finish(house, &summary.session_id, &mut watch).await;
+    let done = finish(house, &summary.session_id, &mut watch, wake).await;
     let written = watch.view.finish();
     done.map_err(as_failure)?;
     written.map_err(|error| unwritten(&error))
@@ -142,11 +144,15 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
 }
 
 /// Brings a session on stage and shows what it does until its run is over. `Refused` is a session that cannot go on.
-pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch) -> Result<(), Stop> {
+pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch, wake: Wake) -> Result<(), Stop> {
     let opened = house.opened(session).await.map_err(Stop::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
     let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
     let agent = house.resume(session).await.map_err(Stop::refused)?;
+    if wake == Wake::Asked {
+        // One that is not parked needs nothing.
+        let _ = house.unpark(agent.id()).await;
+    }
     let state = match agent.state().await {
         Ok(state) => state,
         Err(error) => {

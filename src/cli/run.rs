@@ -8,7 +8,7 @@ use playhouse::House;
 use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, Definition, new_input};
 use playhouse::config::Config;
-use playhouse::protocol::entry::Settings;
+use playhouse::protocol::entry::{Settings, Wake};
 use playhouse::protocol::{AgentMessage, Durability, Mode, ModelConfig, SessionId};
 use playhouse::session::{SessionStatus, SessionSummary};
 
@@ -242,7 +242,7 @@ async fn reopen(
         SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,
     };
     if is_open {
-        match resume::finish(house, session, watch).await {
+        match resume::finish(house, session, watch, Wake::Asked).await {
             // However that run ended, it is over now.
             Ok(()) => {}
             Err(Stop::Failed(text) | Stop::Limit(text)) => watch.view.note(Tint::Red, &format!("! {text}")),

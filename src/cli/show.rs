@@ -79,7 +79,7 @@ fn tell(body: &EntryBody, text: &mut String) {
                 text.push_str(&format!("\n[{}]\n", one_line(&how)));
             }
         }
-        EntryBody::Recovered { reason } => {
+        EntryBody::Recovered { reason, .. } => {
             text.push_str(&format!("\n[went on from the journal: {}]\n", one_line(reason)))
         }
         EntryBody::Parked { reason } => text.push_str(&format!("\n[parked: {}]\n", one_line(reason))),

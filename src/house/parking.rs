@@ -82,9 +82,12 @@ impl House {
     /// Lets an agent on stage go on if it is parked, in whichever way; whether it was.
     pub(super) async fn go_on(&self, agent: &AgentHandle) -> bool {
         let _turn = self.0.turns.of(agent.id()).await;
-        let address = playhouse_agent::actor::address(agent.id());
-        if self.0.stage.resume(&address).await.is_ok() {
-            return true;
+        // One that parked itself is up, and is told; one that its supervisor gave up is started again.
+        if self.0.backstage.agents.get(agent.id().as_str()).is_none() {
+            if let Some(life) = self.0.lives.get(agent.id()) {
+                life.ask();
+            }
+            return self.0.stage.resume(&playhouse_agent::actor::address(agent.id())).await.is_ok();
         }
         agent.go_on().await.unwrap_or(false)
     }

@@ -67,8 +67,9 @@ impl House {
         Ok(sessions)
     }
 
-    /// Brings the agent of a stored session on stage; it goes on from its journal by itself. One that is on stage already
-    /// is given as it is, or goes on if it is parked.
+    /// Brings the agent of a stored session on stage; it goes on from its journal by itself. One that was parked because
+    /// it crashed again and again stays so until it is told something, or [`House::unpark`] is called. One that is on
+    /// stage already is given as it is, or goes on if it is parked.
     pub async fn resume(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
         if let Some(by @ Occupant::Agent(_)) = self.0.backstage.sessions.occupant(session)
             && let Some(agent) = self.agent_that_has(session, &by).await

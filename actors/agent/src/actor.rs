@@ -17,7 +17,7 @@ mod watch;
 mod work;
 
 use playhouse_protocol::InputId;
-use playhouse_protocol::entry::Settings;
+use playhouse_protocol::entry::{Settings, Wake};
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
 use std::future::ready;
 use std::sync::Arc;
@@ -114,13 +114,15 @@ impl State {
                 Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
             },
             AgentMsg::AwaitRest { reply } => self.await_rest(reply),
-            AgentMsg::Unpark { reply } => {
-                let parked = matches!(self.stage, Stage::Parked { .. });
-                if parked {
-                    self.recover("resumed after it was parked");
+            AgentMsg::Unpark { reply } => match &self.stage {
+                Stage::Live(_) => drop(reply.send(Ok(false))),
+                // It may turn out to be parked.
+                Stage::Recovering { .. } => self.hold(AgentMsg::Unpark { reply }),
+                Stage::Parked { .. } => {
+                    self.recover("unparked", Wake::Asked);
+                    let _ = reply.send(Ok(true));
                 }
-                let _ = reply.send(Ok(parked));
-            }
+            },
             AgentMsg::Call(report) => self.call_report(report),
             AgentMsg::Tool(report) => self.tool_report(report),
             AgentMsg::Commit(report) => self.commit_report(report),
@@ -168,7 +170,7 @@ impl State {
                     let _ = reply.send(Err(InputError::Parked(reason.clone())));
                     return;
                 }
-                self.recover("told after it was parked");
+                self.recover("told after it was parked", Wake::Asked);
                 self.hold(AgentMsg::Tell { input, permit, reply });
             }
         }

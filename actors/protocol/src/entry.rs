@@ -476,8 +476,11 @@ pub enum EntryBody {
     Recovered {
         /// Why it was needed.
         reason: String,
+        /// Whether someone asked for it.
+        #[serde(default, skip_serializing_if = "Wake::is_restarted")]
+        wake: Wake,
     },
-    /// The agent's restarts are spent; it waits to be resumed.
+    /// The agent cannot go on, or its restarts are spent; it waits to be resumed.
     Parked {
         /// Why.
         reason: String,
@@ -501,6 +504,23 @@ pub enum EntryBody {
         /// Which.
         session: SessionId,
     },
+}
+
+/// Why an agent is folded from its journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wake {
+    /// It ended in the middle, or its process did.
+    #[default]
+    Restarted,
+    /// It was parked, and someone wants it to go on: its restarts count from zero again.
+    Asked,
+}
+
+impl Wake {
+    fn is_restarted(&self) -> bool {
+        *self == Self::Restarted
+    }
 }
 
 /// The stage of the pipeline that refused a call.

@@ -109,7 +109,7 @@ fn parked_is_shown_until_the_agent_goes_on() {
     let mut entries = vec![opened("s"), prompt("p", "x"), started("s.c.1", "in-p")];
     entries.push(entry("k", 4, EntryBody::Parked { reason: "crashed 40 times".into() }));
     assert_eq!(sum(&entries).status, SessionStatus::Parked { reason: "crashed 40 times".into() });
-    entries.push(entry("r", 5, EntryBody::Recovered { reason: "resumed".into() }));
+    entries.push(entry("r", 5, EntryBody::Recovered { reason: "resumed".into(), wake: Default::default() }));
     assert_eq!(sum(&entries).status, SessionStatus::Unfinished);
 }
 

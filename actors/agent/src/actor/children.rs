@@ -76,6 +76,9 @@ impl State {
             return self.park_with_child(&call, &reason);
         }
         let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
+        if self.work().asked.contains(&session) {
+            life.ask();
+        }
         let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
         life.enter();
         let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use playhouse_protocol::entry::{Opened, Settings};
+use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentId, EventId, ModelConfig, Seq, SessionId};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
@@ -53,6 +53,8 @@ pub struct Life {
     fresh: AtomicBool,
     /// Whether it had an incarnation.
     begun: AtomicBool,
+    /// Whether someone wants the next incarnation to go on, though it was parked.
+    asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
 }
@@ -112,6 +114,7 @@ impl Life {
             urgent: OnceLock::new(),
             fresh: AtomicBool::new(origin != Origin::Stored),
             begun: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
             backstage,
         }
@@ -197,6 +200,16 @@ impl Life {
     /// Why this incarnation is needed; the next one will be needed because this one died.
     pub(super) fn take_reason(&self) -> &'static str {
         if self.begun.swap(true, Ordering::SeqCst) { "restarted after a crash" } else { "resumed" }
+    }
+
+    /// Someone wants it to go on, though it may be parked: the next incarnation does.
+    pub fn ask(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether someone asked for this incarnation.
+    pub(super) fn take_wake(&self) -> Wake {
+        if self.asked.swap(false, Ordering::SeqCst) { Wake::Asked } else { Wake::Restarted }
     }
 
     /// Whether this is the first incarnation of a session that cannot have a journal; true once.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use playhouse_protocol::entry::Wake;
 use playhouse_protocol::{Event, EventId, InputId, Seq};
 use playhouse_session::{Loaded, StoreError, WriterMsg};
 use ractor::ActorRef;
@@ -19,6 +20,7 @@ use crate::task::Task;
 pub struct Recovery {
     machine: Machine,
     reason: &'static str,
+    wake: Wake,
     lease: Option<Lease>,
     /// The number of the journal's last entry.
     last: Seq,
@@ -28,14 +30,14 @@ pub struct Recovery {
 
 impl State {
     /// Folds the journal; what arrives meanwhile is held.
-    pub(super) fn recover(&mut self, reason: &'static str) {
+    pub(super) fn recover(&mut self, reason: &'static str, wake: Wake) {
         let (life, myself) = (self.life.clone(), self.myself.clone());
         let work = Task::spawn(async move {
             if let Some(predecessor) = life.take_predecessor() {
                 // Without a timeout, waiting cannot fail.
                 let _ = predecessor.wait(None).await;
             }
-            let outcome = fold(&life, reason).await;
+            let outcome = fold(&life, reason, wake).await;
             // An agent that is dead by now does not need it.
             let _ = myself.cast(AgentMsg::Recovered(Box::new(outcome)));
         });
@@ -47,7 +49,7 @@ impl State {
         let Stage::Recovering { held, .. } = &mut self.stage else { return };
         let held = std::mem::take(held);
         match outcome {
-            Ok(Recovery { mut machine, reason, lease, last, untold }) => {
+            Ok(Recovery { mut machine, reason, wake, lease, last, untold }) => {
                 if let Some(lease) = lease {
                     self.life.lease(lease);
                 }
@@ -57,11 +59,28 @@ impl State {
                 self.life.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
                 self.work().orphans = machine.durable().children_under_way();
+                if wake == Wake::Asked {
+                    // Whoever wants it to go on wants its sub-agents to.
+                    self.work().asked = machine.durable().children_under_way();
+                }
                 let open = machine.durable().open_input().cloned();
                 self.answer_late_waiters(open.as_ref());
-                let effects = machine.recover(self.life.backstage.now(), reason);
+                let effects = machine.recover(self.life.backstage.now(), reason, wake);
                 self.stage = Stage::Live(Box::new(machine));
                 self.carry_out(effects);
+                if let Stage::Parked { reason } = &self.stage {
+                    if !held.iter().any(|msg| matches!(msg, AgentMsg::Unpark { .. })) {
+                        return refuse(held, reason.clone());
+                    }
+                    self.recover("unparked", Wake::Asked);
+                    for msg in held {
+                        match msg {
+                            AgentMsg::Unpark { reply } => drop(reply.send(Ok(true))),
+                            other => self.hold(other),
+                        }
+                    }
+                    return;
+                }
                 for msg in held {
                     match msg {
                         AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
@@ -71,16 +90,7 @@ impl State {
                 self.show();
             }
             Err(reason) => {
-                for msg in held {
-                    let parked = InputError::Parked(reason.clone());
-                    match msg {
-                        AgentMsg::Tell { reply, .. } => drop(reply.send(Err(parked))),
-                        AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
-                        AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
-                        // Nothing else is held.
-                        _ => {}
-                    }
-                }
+                refuse(held, reason.clone());
                 self.park(reason);
             }
         }
@@ -126,7 +136,22 @@ impl State {
     }
 }
 
-async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String> {
+/// Tells those who waited that the agent is parked.
+fn refuse(held: Vec<AgentMsg>, reason: String) {
+    for msg in held {
+        let parked = InputError::Parked(reason.clone());
+        match msg {
+            AgentMsg::Tell { reply, .. } => drop(reply.send(Err(parked))),
+            AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
+            AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
+            AgentMsg::Unpark { reply } => drop(reply.send(Err(parked))),
+            // Nothing else is held.
+            _ => {}
+        }
+    }
+}
+
+async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Recovery, String> {
     let mut session = life.session();
     let (mut told, mut untold) = (life.told(&session), Vec::new());
     loop {
@@ -140,7 +165,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
             opened.session_id = session;
             let setup = life.setup(&opened.settings, |model| life.model(model));
             let machine = Machine::new(opened, setup);
-            return Ok(Recovery { machine, reason, lease: None, last: Seq::default(), untold });
+            return Ok(Recovery { machine, reason, wake, lease: None, last: Seq::default(), untold });
         }
         let last = loaded.entries.last().map(|(seq, _)| *seq).unwrap_or_default();
         let entries = || loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
@@ -167,7 +192,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str) -> Result<Recovery, String
             true => Some(life.backstage.connect(&model, life.definition.provider_override.clone()).await?),
             false => None,
         };
-        return Ok(Recovery { machine, reason, lease, last, untold });
+        return Ok(Recovery { machine, reason, wake, lease, last, untold });
     }
 }
 

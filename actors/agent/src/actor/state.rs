@@ -67,8 +67,8 @@ impl State {
             self.stage = Stage::Live(Box::new(Machine::new(opened, setup)));
             self.show();
         } else {
-            let reason = self.life.take_reason();
-            self.recover(reason);
+            let (reason, wake) = (self.life.take_reason(), self.life.take_wake());
+            self.recover(reason, wake);
         }
     }
 

@@ -47,6 +47,8 @@ pub(super) struct Work {
     pub spent: Vec<SessionId>,
     /// Sub-agents that an earlier incarnation had started and this one has not taken up.
     pub orphans: Vec<SessionId>,
+    /// Those of them that someone wants to go on.
+    pub asked: Vec<SessionId>,
     pub hooks: HashMap<HookId, Task>,
     pub questions: HashMap<PermissionId, Asked>,
     pub timers: HashMap<Timer, Task>,
@@ -72,6 +74,7 @@ impl Work {
             children,
             spent,
             orphans,
+            asked: _,
             hooks,
             questions,
             timers,

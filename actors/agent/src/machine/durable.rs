@@ -151,6 +151,18 @@ impl Durable {
         self.open_input().or(self.ended.back().map(|report| &report.input_id))
     }
 
+    /// Whether nothing goes on until someone answers a question.
+    pub fn waits_for_a_person(&self) -> bool {
+        let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
+        let at_work = |slot: &CallSlot| match &slot.state {
+            CallState::Granted { .. } | CallState::Denied { .. } | CallState::Started { .. } => true,
+            CallState::Ended { hook_due, .. } => *hook_due,
+            // One that is open waits behind those that are asked about.
+            CallState::Open | CallState::Asked { .. } => false,
+        };
+        calls.iter().any(|slot| matches!(slot.state, CallState::Asked { .. })) && !calls.iter().any(at_work)
+    }
+
     /// The sessions of sub-agents that were started and have given nothing yet.
     pub fn children_under_way(&self) -> Vec<SessionId> {
         let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
@@ -180,6 +192,7 @@ impl Durable {
         if let Some(loop_id) = &entry.loop_id {
             self.count_loop(loop_id);
         }
+        self.count_restarts(&entry.body);
         match &entry.body {
             EntryBody::Opened(opened) => {
                 // A journal that was opened twice, by a change of session that a crash cut short, counts from the last.

@@ -189,7 +189,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
             }
             end(before, outcome, placed, note.as_ref(), &mut out);
         }
-        EntryBody::Recovered { reason } => {
+        EntryBody::Recovered { reason, .. } => {
             out.push(AgentEvent::AgentRestarted { reason: reason.clone() });
             ask_again(before, &mut out);
         }

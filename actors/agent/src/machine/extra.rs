@@ -1,8 +1,8 @@
-//! What few sessions have beside their conversation: rules that answers have added, and a plan. The part of the fold
+//! What few sessions have beside their conversation: rules that answers have added, a plan, restarts. The part of the fold
 //! that is about these.
 
-use playhouse_protocol::entry::{Opened, PlannedChange};
-use playhouse_protocol::{InputId, ToolCallId};
+use playhouse_protocol::entry::{Opened, PlannedChange, Wake};
+use playhouse_protocol::{EntryBody, InputId, ToolCallId};
 
 use super::durable::{Ask, Durable, Pending, Run};
 use super::plan::queued_as;
@@ -13,13 +13,15 @@ pub struct Extra {
     grants: Vec<String>,
     plan: Vec<PlannedChange>,
     last_change: u32,
+    /// How often in a row it was restarted in its work and got nowhere.
+    restarts: u32,
 }
 
 impl Extra {
     pub(super) fn of(opened: &Opened) -> Option<Box<Self>> {
         let (grants, plan) = (opened.settings.grants.clone(), opened.plan.clone());
         let last_change = plan.iter().map(|planned| planned.change).max().unwrap_or_default();
-        (!grants.is_empty() || !plan.is_empty()).then(|| Box::new(Self { grants, plan, last_change }))
+        (!grants.is_empty() || !plan.is_empty()).then(|| Box::new(Self { grants, plan, last_change, restarts: 0 }))
     }
 }
 
@@ -37,6 +39,29 @@ impl Durable {
     /// The number of the last change that was planned.
     pub fn last_change(&self) -> u32 {
         self.extra.as_ref().map(|extra| extra.last_change).unwrap_or_default()
+    }
+
+    /// How often in a row it was restarted in the middle of its work and got nowhere.
+    pub fn restarts(&self) -> u32 {
+        self.extra.as_ref().map(|extra| extra.restarts).unwrap_or_default()
+    }
+
+    /// Keeps the count of restarts. What is written again after every restart is no progress; anything else is.
+    pub(super) fn count_restarts(&mut self, body: &EntryBody) {
+        match body {
+            EntryBody::Recovered { wake: Wake::Restarted, .. } => {
+                if !self.waits_for_a_person() {
+                    let extra = self.extra_mut();
+                    extra.restarts = extra.restarts.saturating_add(1);
+                }
+            }
+            EntryBody::Requested { .. } | EntryBody::AttemptFailed { .. } | EntryBody::Parked { .. } => {}
+            _ => {
+                if let Some(extra) = &mut self.extra {
+                    extra.restarts = 0;
+                }
+            }
+        }
     }
 
     fn extra_mut(&mut self) -> &mut Extra {

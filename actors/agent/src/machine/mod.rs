@@ -37,7 +37,7 @@ mod updates;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::entry::Opened;
+use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
     AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, ModelConfig, PermissionDecision, Seq,
     SessionId,
@@ -58,6 +58,10 @@ const HOOK_DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a tool may take to stop.
 const ABORT_GRACE: Duration = Duration::from_secs(2);
+
+/// How often in a row an agent may be restarted in the middle of its work without getting anywhere. Each time may buy a
+/// response of the model; a crash that has nothing to do with the agent does not come so often at the same place.
+const MOST_RESTARTS: u32 = 10;
 
 /// Whether there is anyone to ask for permission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,12 +185,27 @@ impl Machine {
         Self { setup, durable, flight, counters, mark: now.mono, opened, journal, now, out: Vec::new() }
     }
 
-    /// Goes on after a fold: what was under way is asked for again, or answered for.
-    pub fn recover(&mut self, now: Now, reason: &str) -> Vec<Effect> {
+    /// Goes on after a fold: what was under way is asked for again, or answered for. An agent that was restarted too
+    /// often without getting anywhere is parked until someone asks for it.
+    pub fn recover(&mut self, now: Now, reason: &str, wake: Wake) -> Vec<Effect> {
         self.now = now;
         self.mark = now.mono;
-        if self.durable.run.is_some() || self.durable.pending.is_some() || self.durable.parked.is_some() {
-            self.push(EntryBody::Recovered { reason: reason.to_owned() });
+        let spent = wake == Wake::Restarted && self.is_running() && self.durable.restarts() >= MOST_RESTARTS;
+        if let (true, Some(reason)) = (spent, self.durable.parked.clone()) {
+            self.flight.parked = Some(reason.clone());
+            return vec![Effect::Park { reason }];
+        }
+        if self.is_running() || self.durable.parked.is_some() {
+            self.push(EntryBody::Recovered { reason: reason.to_owned(), wake });
+        }
+        if spent {
+            let reason = format!(
+                "it was restarted {MOST_RESTARTS} times without getting anywhere: find out why it crashes, then resume it"
+            );
+            self.push(EntryBody::Parked { reason: reason.clone() });
+            self.act(Effect::Park { reason: reason.clone() });
+            self.flight.parked = Some(reason);
+            return self.finish_input();
         }
         // A yes for good is in the journal before it is written down: it may not have come to that.
         let calls = self.durable.run.as_deref().and_then(run::Run::turn).into_iter().flat_map(|turn| &turn.calls);

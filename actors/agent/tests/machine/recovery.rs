@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use playhouse_agent::machine::{HookPoint, Input, Timer};
-use playhouse_protocol::{EntryBody, ExecutionLimits, Fate, PermissionDecision, ToolResult};
+use playhouse_protocol::{EntryBody, ExecutionLimits, Fate, PermissionDecision, ProviderError, ToolResult};
 
 use crate::rig::{EVERY_HOOK, Rig};
 
@@ -326,4 +326,46 @@ fn a_late_update_of_a_tool_is_not_shown() {
     assert_eq!(rig.tool_ends("c1", Ok(ToolResult::text("twice"))), [""; 0]);
     assert_eq!(rig.tell(Input::ToolProgress { call: "c2".into(), text: "busy".into() }), ["ProgressMessage c2 busy"]);
     assert_eq!(rig.bodies().filter(|body| matches!(body, EntryBody::ToolEnded { .. })).count(), 1);
+}
+
+#[test]
+fn f60_restarts_that_lead_nowhere_park_the_agent_until_someone_asks_for_it() {
+    const PARKED: &str = "it was restarted 10 times without getting anywhere: find out why it crashes, then resume it";
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    for _ in 0..7 {
+        assert_eq!(rig.restart().last().unwrap().split(' ').nth(1), Some("call"));
+    }
+    // Getting somewhere makes them few again. A failed attempt is no answer.
+    rig.wants(&[("c1", "read")]);
+    rig.done("c1");
+    for _ in 0..10 {
+        assert_eq!(rig.restart().last().unwrap().split(' ').nth(1), Some("call"));
+        rig.retrying(ProviderError::RateLimited { retry_after_ms: None }, 1);
+    }
+    assert_eq!(rig.restart(), ["AgentRestarted", &format!("Error {PARKED}"), &format!("> park: {PARKED}")]);
+    assert_eq!(rig.machine.durable().parked.as_deref(), Some(PARKED));
+    // Another process finds it so, writes nothing and asks nothing.
+    let before = rig.bodies().count();
+    assert_eq!(rig.restart(), [format!("> park: {PARKED}")]);
+    assert_eq!(rig.steer("hello?"), [format!("> refuse i2: the agent is parked: {PARKED}")]);
+    assert_eq!(rig.bodies().count(), before);
+    let lines = rig.resume();
+    assert_eq!((lines[0].as_str(), lines.last().unwrap().starts_with("> call")), ("AgentRestarted", true), "{lines:?}");
+    for _ in 0..10 {
+        assert!(rig.restart().last().unwrap().starts_with("> call"));
+    }
+    assert_eq!(rig.restart().last().unwrap(), &format!("> park: {PARKED}"));
+}
+
+#[test]
+fn f60_waiting_for_a_person_through_restarts_is_no_crash_loop() {
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    rig.wants(&[("c1", "risky")]);
+    for _ in 0..30 {
+        assert_eq!(rig.restart(), ["AgentRestarted", "PermissionRequired c1/ask", "> ask c1/ask"]);
+    }
+    rig.permit("c1/ask", PermissionDecision::Allow);
+    assert_eq!(rig.tools.len(), 1);
 }

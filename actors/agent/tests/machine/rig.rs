@@ -10,7 +10,7 @@ use playhouse_agent::machine::{
     Approver, Authority, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine,
     Now, RunReport, Setup, Timer, Verdict, Vetting,
 };
-use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings, SpawnRef};
+use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings, SpawnRef, Wake};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     Access, AgentEvent, AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry,
@@ -293,6 +293,15 @@ impl Rig {
 
     /// The process ends; another one folds the journal and goes on.
     pub fn restart(&mut self) -> Vec<String> {
+        self.wake(Wake::Restarted)
+    }
+
+    /// Someone wants a parked agent to go on.
+    pub fn resume(&mut self) -> Vec<String> {
+        self.wake(Wake::Asked)
+    }
+
+    fn wake(&mut self, wake: Wake) -> Vec<String> {
         let before = self.lines.len();
         self.queued.clear();
         self.calls.clear();
@@ -303,12 +312,14 @@ impl Rig {
         let entries = self.journals.get(&self.session).into_iter().flatten();
         let folded = Machine::fold(entries.map(|(s, e)| (*s, e.as_ref())), self.setup.clone(), self.journal);
         self.machine = folded.unwrap_or_else(|_| Machine::new(self.opened.clone(), self.setup.clone()));
-        self.recover();
+        let effects = self.machine.recover(self.now(), "restarted", wake);
+        self.carry_out(effects);
+        self.settle();
         self.lines[before..].to_vec()
     }
 
     pub fn recover(&mut self) {
-        let effects = self.machine.recover(self.now(), "restarted");
+        let effects = self.machine.recover(self.now(), "restarted", Wake::Restarted);
         self.carry_out(effects);
         self.settle();
     }

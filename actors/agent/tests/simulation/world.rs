@@ -10,7 +10,7 @@ use playhouse_agent::machine::{
     Approver, Effect, FilterVerdict, HookCall, HookId, Input, Journal, Machine, Now, PlanDecision, Setup, Target,
     Timer, Verdict,
 };
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened};
+use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Wake};
 use playhouse_protocol::{
     AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
     PermissionDecision, PermissionId, ProviderError, ResponseFormat, Ruling, Seq, SessionId, StopReason, StreamDelta,
@@ -233,7 +233,7 @@ impl World {
             }
         }
         if parked {
-            self.restart(machine);
+            self.wake(machine, Wake::Asked);
             return;
         }
         let written = self.journals.get(&self.session).map(Vec::as_slice).unwrap_or_default();
@@ -313,6 +313,10 @@ impl World {
     }
 
     fn restart(&mut self, machine: &mut Machine) {
+        self.wake(machine, Wake::Restarted);
+    }
+
+    fn wake(&mut self, machine: &mut Machine, wake: Wake) {
         self.queued.clear();
         self.calls.clear();
         self.waiting.clear();
@@ -332,10 +336,10 @@ impl World {
         self.checks.live(machine.durable(), [].iter());
         if let Some(to) = machine.durable().rotated_to.clone() {
             self.session = to;
-            return self.restart(machine);
+            return self.wake(machine, wake);
         }
         let now = self.now();
-        let effects = machine.recover(now, "restarted");
+        let effects = machine.recover(now, "restarted", wake);
         self.carry_out(machine, effects);
     }
 
