@@ -256,7 +256,7 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     assert!(matches!(&end.event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. }));
     let told = lines(healthy(&resumed).await.messages.as_slice());
     assert_eq!(told, ["user: begin", "model: at last"]);
-    assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Idle);
+    assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Done);
     house.shutdown(Duration::ZERO).await;
 }
 
@@ -413,6 +413,6 @@ async fn an_agent_needs_nobody_to_hold_it() {
     let AgentEvent::AgentEnd { messages, outcome, .. } = &end.event else { unreachable!() };
     assert_eq!((lines(messages), outcome), (vec!["user: begin".into(), "model: all by myself".into()], &Outcome::Stop));
     let stored = house.session(&session).await.unwrap();
-    assert_eq!((stored.status, stored.messages), (SessionStatus::Idle, 2));
+    assert_eq!((stored.status, stored.messages), (SessionStatus::Done, 2));
     house.shutdown(Duration::ZERO).await;
 }

@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Go on in the newest session of this directory
     #[arg(long = "continue")]
     pub r#continue: bool,
+    /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
+    #[arg(long)]
+    pub accept_broken_chain: bool,
     /// Plan only: what would change something is queued for `playhouse plan`
     #[arg(long, conflicts_with = "no_plan")]
     pub plan: bool,
@@ -179,9 +182,12 @@ impl SettingArgs {
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session to finish
+    /// The session to go on with: one that is not finished, failed, was aborted, or was stopped by a limit
     #[arg(value_parser = session_id)]
     pub session: Option<SessionId>,
+    /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
+    #[arg(long, requires = "session")]
+    pub accept_broken_chain: bool,
     #[command(flatten)]
     pub recordings: RecordingArgs,
     /// Print one event per line as JSON

@@ -63,7 +63,7 @@ fn a_killed_run_is_finished_and_every_event_is_printed() {
     ];
     assert_eq!(names, expected, "{done:?}");
     assert!(done.out.contains("outcome unknown; verify before repeating"), "{done:?}");
-    assert_eq!(status(&desk, &session), "idle");
+    assert_eq!(status(&desk, &session), "done");
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn all_that_can_be_finished_is_and_the_rest_is_parked_and_told() {
     assert_eq!((done.code, done.out.as_str()), (Some(1), "finished\n"), "{done:?}");
     assert!(done.err.contains(&format!("error: session `{parked}` cannot go on")), "{done:?}");
     assert!(done.err.contains("gone.json"), "{done:?}");
-    assert_eq!((status(&desk, &parked), status(&desk, &fine)), (json!("parked"), json!("idle")));
+    assert_eq!((status(&desk, &parked), status(&desk, &fine)), (json!("parked"), json!("done")));
     assert!(desk.run(&["sessions", "list"]).out.contains("parked: session"));
     desk.run(&["run", "x", "--session", &parked]).refused(&["gone.json"]);
     std::fs::rename(&hidden, &gone).unwrap();
     desk.run(&["resume"]).said("back again\n");
-    assert_eq!(status(&desk, &parked), "idle");
+    assert_eq!(status(&desk, &parked), "done");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn an_interrupt_aborts_the_run_and_says_what_is_saved() {
         assert_eq!(err, line);
         let end = events.last().unwrap();
         assert_eq!((&end["type"], &end["outcome"]["type"]), (&json!("AgentEnd"), &json!("aborted")));
-        assert_eq!(desk.sessions()[0]["status"], "idle", "the abort is journaled");
+        assert_eq!(desk.sessions()[0]["status"], "aborted", "the abort is journaled");
     }
 }
 
@@ -77,7 +77,7 @@ fn an_interrupt_aborts_what_is_being_resumed() {
     assert_eq!(code, Some(130), "{err}");
     assert!(err.contains("interrupted; session") && err.ends_with("playhouse resume\n"), "{err}");
     assert_eq!(events.last().unwrap()["outcome"]["type"], "aborted");
-    assert_eq!(desk.sessions()[0]["status"], "idle");
+    assert_eq!(desk.sessions()[0]["status"], "aborted");
 }
 
 #[test]
@@ -107,6 +107,6 @@ fn a_reader_that_leaves_ends_the_run_quietly() {
         drop(child.stdout.take());
         let done = finish(child);
         assert_eq!((done.code, done.err.as_str()), (Some(130), ""), "no panic, no words");
-        assert_eq!(desk.sessions()[0]["status"], "idle");
+        assert_eq!(desk.sessions()[0]["status"], "aborted");
     }
 }

@@ -41,7 +41,7 @@ pub use ownership::Holder;
 pub use reader::Reader;
 pub use scan::{Damage, DamageKind};
 pub use store::{Loaded, Store, StoreError, Sync, Take};
-pub use summary::{SessionStatus, SessionSummary};
+pub use summary::{LastRun, SessionStatus, SessionSummary};
 pub use verify::Verification;
 pub use writer::{JobNews, Writer, WriterArgs, WriterMsg, WriterState, shard};
 
