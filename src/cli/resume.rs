@@ -21,7 +21,7 @@ use super::kind;
 use super::model;
 use super::settings;
 use super::signals::Interrupt;
-use super::stop::{INTERRUPTED, Stop};
+use super::stop::Stop;
 use super::text::{Tint, cut, error_line, one_line};
 use super::view::{Form, View};
 
@@ -195,7 +195,7 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
     let Err(stop) = next else { return so_far };
     stop.tell();
     let rank = |code: u8| match code {
-        INTERRUPTED => 3,
+        128.. => 3,
         1 | 2 => 2,
         _ => 1,
     };
