@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use playhouse::protocol::SessionId;
+use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
 use super::recordings::RecordingArgs;
@@ -265,6 +265,18 @@ pub enum SessionsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Prints what happened in a session, one event per line as JSON, as `run --json` does
+    ///
+    /// For a reader whose `run --json` was killed: with the id of the last event it got, what comes after. Pieces of
+    /// messages and partial results are in no journal; the event that ends a message or a call has the whole.
+    Events {
+        /// Which
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Only what comes after the event with this id
+        #[arg(long, value_name = "SEQ.K", value_parser = event_id)]
+        after: Option<EventId>,
+    },
     /// Removes a session and those of its sub-agents for good
     Rm {
         /// Which
@@ -348,6 +360,10 @@ pub struct ShowArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingArgs,
+}
+
+fn event_id(text: &str) -> Result<EventId, String> {
+    EventId::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn session_id(text: &str) -> Result<SessionId, String> {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use playhouse::agent::machine::events::replay;
 use playhouse::protocol::SessionId;
 use playhouse::session::{FileStore, SessionStatus, SessionSummary, Store, StoreError, Take};
 use serde_json::json;
@@ -25,7 +26,11 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             let all = if is_there { open(folder)?.list().map_err(Stop::refused)? } else { Vec::new() };
             list(&all, json, folder)
         }
-        SessionsCommand::Show { session, .. } | SessionsCommand::Rm { session, .. } if !is_there => {
+        SessionsCommand::Show { session, .. }
+        | SessionsCommand::Events { session, .. }
+        | SessionsCommand::Rm { session, .. }
+            if !is_there =>
+        {
             Err(Stop::refused(StoreError::Unknown { session }))
         }
         SessionsCommand::Show { session, json } => {
@@ -39,6 +44,18 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             let held_by = store.holder(&session).map_err(Stop::refused)?;
             tell_state(&SessionSummary::of(&session, &loaded.entries, held_by, loaded.damage));
             Ok(())
+        }
+        SessionsCommand::Events { session, after } => {
+            let loaded = open(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+            let events = replay(entries, after);
+            let events = events.map_err(|error| Stop::Refused(format!("session `{session}`: {error}")))?;
+            let mut lines = String::new();
+            for event in &events {
+                lines.push_str(&serde_json::to_string(event).map_err(Stop::refused)?);
+                lines.push('\n');
+            }
+            print(&lines)
         }
         SessionsCommand::Rm { session, json } => remove(&open(folder)?, &session, json),
     }
