@@ -40,7 +40,7 @@ async fn hooks_forbid_runs_turns_tools_and_partial_results() {
     let hooks = Hooks::new().before_turn(|(_, turn)| async move { turn == 0 });
     let agent = house.agent().provider_override(model()).tool(shows()).hooks(hooks).spawn().await.unwrap();
     let mut events = agent.subscribe();
-    let report = agent.prompt("go").await.unwrap();
+    let report = agent.prompt_report("go").await.unwrap();
     assert_eq!(report.outcome, halted("before_turn"));
     assert_eq!(lines(&report.messages), ["user: go", "model: [shows]", "shows: whole"]);
     let told: Vec<String> = rest_of_run(&mut events).await.iter().map(|event| name_of(&event.event)).collect();

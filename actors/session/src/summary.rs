@@ -194,6 +194,8 @@ impl<'a> Fold<'a> {
         }
         match (self.parked.take(), self.asked.last()) {
             (Some(reason), _) => SessionStatus::Parked { reason },
+            // What another session goes on with is over here.
+            (None, _) if self.open.is_empty() && self.moved => SessionStatus::Done,
             (None, _) if self.open.is_empty() => self.ended.take().unwrap_or(SessionStatus::Done),
             (None, Some((_, question))) => SessionStatus::Waiting { question: (*question).to_owned() },
             (None, None) => SessionStatus::Unfinished { unreachable: None },
