@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use playhouse_agent::{AgentHandle, actor::Origin};
 use playhouse_agent::{Approvals, Definition, Hooks, PermissionPolicy, SubAgentTool, new_session_id};
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings, Wake};
 use playhouse_protocol::{
     AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, Mode, ModelConfig, PermissionMode,
     QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,
@@ -381,7 +381,7 @@ impl AgentBuilder {
             seen: Vec::new(),
             plan: Vec::new(),
         };
-        self.house.take_on(opened, self.definition, origin).await
+        self.house.take_on(opened, self.definition, origin, Wake::Restarted).await
     }
 
     /// Lets the settings name the tools that the definition has.

@@ -25,7 +25,7 @@ use playhouse_agent::{
     Agent, AgentActor, AgentHandle, AgentMsg, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life,
     Occupant, Roster, Scope, Subscription, events_after,
 };
-use playhouse_protocol::entry::{Opened, Settings};
+use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
 use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
@@ -254,6 +254,7 @@ impl House {
         opened: Opened,
         definition: Arc<Definition>,
         origin: Origin,
+        wake: Wake,
     ) -> Result<AgentHandle, SpawnError> {
         let (agent_id, session) = (opened.agent_id.clone(), opened.session_id.clone());
         let sessions = &self.0.backstage.sessions;
@@ -269,7 +270,7 @@ impl House {
             }
             match sessions.occupy(&session, own.clone()) {
                 Ok(()) => {
-                    let entered = self.enter(opened, definition, origin).await;
+                    let entered = self.enter(opened, definition, origin, wake).await;
                     if entered.is_err() {
                         sessions.leave(&session, &own);
                     }
@@ -308,6 +309,7 @@ impl House {
         mut opened: Opened,
         definition: Arc<Definition>,
         origin: Origin,
+        wake: Wake,
     ) -> Result<AgentHandle, SpawnError> {
         if origin == Origin::Named {
             self.must_be_new(&opened.session_id).await?;
@@ -317,6 +319,9 @@ impl House {
         }
         let agent_id = opened.agent_id.clone();
         let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
+        if wake == Wake::Asked {
+            life.ask();
+        }
         self.0.lives.insert(agent_id.clone(), life.clone());
         self.0.backstage.agents.expect(agent_id.shared());
         life.enter();

@@ -5,6 +5,8 @@ mod support;
 
 #[path = "cli/audit.rs"]
 mod audit;
+#[path = "cli/damage.rs"]
+mod damage;
 #[path = "cli/demo.rs"]
 mod demo;
 #[path = "cli/models.rs"]
@@ -19,6 +21,8 @@ mod resuming;
 mod running;
 #[path = "cli/showing.rs"]
 mod showing;
+#[path = "cli/states.rs"]
+mod states;
 #[path = "cli/stopping.rs"]
 mod stopping;
 #[path = "cli/terminal.rs"]

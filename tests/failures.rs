@@ -256,7 +256,7 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     assert!(matches!(&end.event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. }));
     let told = lines(healthy(&agent).await.messages.as_slice());
     assert_eq!(told, ["user: begin", "model: at last"]);
-    assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Idle);
+    assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Done);
     house.shutdown(Duration::ZERO).await;
 }
 
@@ -294,10 +294,10 @@ async fn f60_a_slow_crash_loop_is_parked_and_buys_no_more_answers() {
     assert_eq!(gate.came(), ASKED);
 
     gate.open();
-    let resumed = house.unpark(agent.id()).await.unwrap();
+    house.unpark(agent.id()).await.unwrap();
     let end = wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { .. })).await;
     assert!(matches!(&end.event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. }));
-    assert_eq!(lines(healthy(&resumed).await.messages.as_slice()), ["user: begin", "model: at last"]);
+    assert_eq!(lines(healthy(&agent).await.messages.as_slice()), ["user: begin", "model: at last"]);
     house.shutdown(Duration::ZERO).await;
 }
 
@@ -349,18 +349,11 @@ async fn f60_a_process_that_is_ended_and_resumed_in_a_loop_buys_no_more_answers(
         soon("the request", gate.reached(asked)).await;
         house.shutdown(Duration::ZERO).await;
     }
-    // At once, when it is not yet known that it will park: it is not parked, and does.
+    // As `playhouse resume SESSION` does: someone wants this one to go on, parked or not.
     let house = open().await;
-    let agent = house.resume(&session).await.unwrap();
-    house.unpark(agent.id()).await.unwrap();
-    let is_parked = || house.tree().iter().any(|node| matches!(node.state, NodeState::Parked { .. }));
-    until("the agent is parked", is_parked).await;
-    house.shutdown(Duration::ZERO).await;
-    // The same again, as `playhouse resume SESSION` does: now someone wants a parked one to go on.
-    let house = open().await;
-    let agent = house.resume(&session).await.unwrap();
-    let mut events = agent.subscribe();
-    house.unpark(agent.id()).await.unwrap();
+    let mut events = house.subscribe();
+    let agent = house.resume_parked(&session).await.unwrap();
+    soon("the request", gate.reached(2 * ASKED + 1)).await;
     gate.open();
     wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { .. })).await;
     assert_eq!(lines(healthy(&agent).await.messages.as_slice())[..2], ["user: begin", "model: at last"]);
@@ -520,6 +513,6 @@ async fn an_agent_needs_nobody_to_hold_it() {
     let AgentEvent::AgentEnd { messages, outcome, .. } = &end.event else { unreachable!() };
     assert_eq!((lines(messages), outcome), (vec!["user: begin".into(), "model: all by myself".into()], &Outcome::Stop));
     let stored = house.session(&session).await.unwrap();
-    assert_eq!((stored.status, stored.messages), (SessionStatus::Idle, 2));
+    assert_eq!((stored.status, stored.messages), (SessionStatus::Done, 2));
     house.shutdown(Duration::ZERO).await;
 }

@@ -10,6 +10,7 @@ use playhouse::agent::StructuredError;
 use playhouse::prelude::*;
 use playhouse::protocol::{LimitHit, ProviderError, StopReason, StreamConfig};
 use playhouse::provider::StreamSink;
+use playhouse::session::SessionStatus;
 use playhouse::{AgentContext, AgentLoopConfig, agent_loop};
 use tokio::sync::mpsc;
 
@@ -135,4 +136,27 @@ async fn the_loop_as_a_function_follows_the_same_rule() {
     let told = agent_loop(vec![AgentMessage::user("go", 1)], AgentContext::default(), config, sender, cancel).await;
     let error = told.unwrap_err().to_string();
     assert!(error.starts_with("the run failed: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_whose_question_nobody_has_answered_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::builder().data_dir(folder.path()).open().await.unwrap();
+    let script = Scripted::new([Step::text("").tool_call("bash", json!({"command": "touch x"})), Step::text("ok")]);
+    let agent = house.agent().provider_override(script).tools(default_tools()).approvals(Approvals::Watcher);
+    let agent = agent.cwd(folder.path()).spawn().await.unwrap();
+    let mut run = agent.run_stream("go").await.unwrap();
+    let question = loop {
+        let event = soon("a question", run.next()).await.unwrap();
+        if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
+            break permission_id.clone();
+        }
+    };
+    let status = house.session(&agent.session_id()).await.unwrap().status;
+    let SessionStatus::Waiting { question: asked } = &status else { panic!("{status:?}") };
+    assert_eq!(asked, "run a shell command");
+    run.respond_permission(question, PermissionDecision::Deny { reason: "no".to_owned() }).await.unwrap();
+    assert_eq!(soon("the answer", run.output()).await.unwrap().text(), "ok");
+    assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Done);
+    house.shutdown(std::time::Duration::ZERO).await;
 }

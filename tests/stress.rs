@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use kit::{FnModel, FnTool, be_quiet_about, until};
 use playhouse::agent::machine::Input;
 use playhouse::prelude::*;
-use playhouse::protocol::{EntryBody, InputId, SessionId};
+use playhouse::protocol::{AgentId, EntryBody, InputId, SessionId};
 use playhouse::session::disk::{Disk, Kernel};
 use playhouse::session::{FileOptions, FileStore, Store, Take};
 use serde_json::json;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use playhouse::protocol::SessionId;
+use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
 use super::recordings::RecordingArgs;
@@ -83,6 +83,9 @@ pub struct RunArgs {
     /// Go on in the newest session of this directory
     #[arg(long = "continue")]
     pub r#continue: bool,
+    /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
+    #[arg(long)]
+    pub accept_broken_chain: bool,
     /// Plan only: what would change something is queued for `playhouse plan`
     #[arg(long, conflicts_with = "no_plan")]
     pub plan: bool,
@@ -179,9 +182,12 @@ impl SettingArgs {
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session to finish
+    /// The session to go on with: one that is not finished, failed, was aborted, or was stopped by a limit
     #[arg(value_parser = session_id)]
     pub session: Option<SessionId>,
+    /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
+    #[arg(long, requires = "session")]
+    pub accept_broken_chain: bool,
     #[command(flatten)]
     pub recordings: RecordingArgs,
     /// Print one event per line as JSON
@@ -258,6 +264,18 @@ pub enum SessionsCommand {
         /// Print the journal's entries, one per line, as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Prints what happened in a session, one event per line as JSON, as `run --json` does
+    ///
+    /// For a reader whose `run --json` was killed: with the id of the last event it got, what comes after. Pieces of
+    /// messages and partial results are in no journal; the event that ends a message or a call has the whole.
+    Events {
+        /// Which
+        #[arg(value_parser = session_id)]
+        session: SessionId,
+        /// Only what comes after the event with this id
+        #[arg(long, value_name = "SEQ.K", value_parser = event_id)]
+        after: Option<EventId>,
     },
     /// Removes a session and those of its sub-agents for good
     Rm {
@@ -342,6 +360,10 @@ pub struct ShowArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingArgs,
+}
+
+fn event_id(text: &str) -> Result<EventId, String> {
+    EventId::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn session_id(text: &str) -> Result<SessionId, String> {

@@ -17,7 +17,7 @@ use playhouse::prelude::{AgentEvent, Event, Outcome, PermissionMode, SubAgentToo
 use playhouse::protocol::AgentId;
 
 use super::follow::unwritten;
-use super::signals::Interrupt;
+use super::signals::{self, Interrupt};
 use super::stop::Stop;
 use board::Board;
 use play::{DIRECTOR, PLAYBILL, STAGEHAND, UNLUCKY};
@@ -36,6 +36,7 @@ pub async fn demo() -> Result<(), Stop> {
     let stage = folder.path().join("stage");
     std::fs::create_dir(&stage).map_err(|error| Stop::Refused(format!("the stage cannot be set: {error}")))?;
     let house = House::builder().data_dir(folder.path().join("data")).open().await.map_err(Stop::refused)?;
+    signals::watch_over(&house);
     let played = on_stage(&house, &stage, interrupt).await;
     house.shutdown(Duration::ZERO).await;
     let bill = std::fs::read_to_string(stage.join(PLAYBILL)).unwrap_or_default();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use playhouse::House;
 use playhouse::agent::{Agent, AgentHandle, HandleError, RunReport, Subscription};
-use playhouse::protocol::{InputId, Outcome, SessionId};
+use playhouse::protocol::{AgentEvent, InputId, Outcome, SessionId};
 use playhouse::supervision::NodeState;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::signals::Interrupt;
@@ -74,6 +75,8 @@ pub struct Watch {
     pub interrupt: Interrupt,
     /// What can be said about it afterwards.
     pub kept: Kept,
+    /// A place among those that are brought on stage at once, until it waits for a model or for a person.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// How following ended.
@@ -112,6 +115,9 @@ impl Watch {
                 report = &mut report => break report.into(),
                 event = events.next() => match event {
                     Some(event) => {
+                        if waits(&event.event) {
+                            self.place = None;
+                        }
                         if self.view.show(&event).is_err() && !aborting {
                             settle_by = Some(abort(agent));
                         }
@@ -162,6 +168,11 @@ impl Watch {
             Outcome::Rejected { .. } => Err(Stop::Failed(outcome.to_string())),
         }
     }
+}
+
+/// Whether whoever tells this now waits for a model or for a person.
+fn waits(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::ModelRequestStart { .. } | AgentEvent::PermissionRequired { .. })
 }
 
 /// Aborts the run; gives the time by which it should have settled.

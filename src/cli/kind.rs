@@ -15,6 +15,7 @@ use playhouse::{House, OpenError};
 use super::ask::Answers;
 use super::model::{self, Chain};
 use super::recordings::RecordingArgs;
+use super::signals;
 use super::stop::Stop;
 
 /// The name that journals have for it.
@@ -59,7 +60,7 @@ pub async fn open_house(folder: Option<PathBuf>, setup: Setup<'_>, answers: Answ
         Some(folder) => builder.data_dir(folder).open().await,
         None => builder.open().await,
     };
-    opened.map_err(|error| match error {
+    opened.inspect(signals::watch_over).map_err(|error| match error {
         OpenError::Store(error) => unusable(&error),
         OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Stop::refused(error),
     })

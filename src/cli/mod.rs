@@ -6,6 +6,7 @@ mod args;
 mod ask;
 mod audit;
 mod config;
+mod damaged;
 mod demo;
 mod doctor;
 mod follow;

@@ -9,11 +9,12 @@ use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::SessionId;
 use playhouse::protocol::entry::PlannedChange;
-use playhouse::session::{SessionStatus, StoreError};
+use playhouse::session::StoreError;
 use serde_json::json;
 
 use super::args::{PlanArgs, PlanCommand};
 use super::ask::{Asking, answers};
+use super::damaged;
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
 use super::kind;
 use super::recordings::RecordingArgs;
@@ -47,7 +48,7 @@ pub async fn plan(
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
     let setup = kind::Setup { config, user_file, recordings: &recordings };
     let house = kind::open_house(Some(folder), setup, answers(&asking)).await?;
-    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept };
+    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, place: None };
     let done = carry_out(&house, &session, args.command, &mut watch).await;
     let finished = watch.view.finish();
     house.shutdown(Duration::ZERO).await;
@@ -87,12 +88,12 @@ async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<
     let summary = house.session(session).await.map_err(Stop::refused)?;
     refuse_if_not_ours(&summary)?;
     tell_damage(&summary, &mut watch.view);
-    match summary.status {
-        SessionStatus::Idle => {}
-        SessionStatus::Unfinished | SessionStatus::Parked { .. } => {
-            let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
-            return Err(Stop::Refused(text));
-        }
+    if let Some(advice) = damaged::advice(&summary) {
+        return Err(Stop::Refused(advice));
+    }
+    if summary.status.is_unfinished() && !summary.status.has_ended() {
+        let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
+        return Err(Stop::Refused(text));
     }
     let agent = house.resume(session).await.map_err(Stop::refused)?;
     match agent.state().await {

@@ -1,28 +1,33 @@
-//! `playhouse resume`: finishing what a dead process left.
+//! `playhouse resume`: going on with what a dead process left, and with what did not end well.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::{Agent, Scope};
+use playhouse::agent::machine::Input;
+use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
-use playhouse::protocol::SessionId;
 use playhouse::protocol::entry::Wake;
-use playhouse::session::{SessionStatus, SessionSummary, StoreError};
+use playhouse::protocol::{ContinuationKind, EntryBody, EntryId, SessionId};
+use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::args::ResumeArgs;
-use super::ask::{Asking, answers};
+use super::ask::{Answers, Asking, answers};
+use super::damaged::{self, Accept};
 use super::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
 use super::kind;
+use super::model;
+use super::settings;
 use super::signals::Interrupt;
-use super::stop::{INTERRUPTED, Stop};
+use super::stop::Stop;
 use super::text::{Tint, cut, error_line, one_line};
 use super::view::{Form, View};
 
-/// How many sessions are finished at once.
+/// How many sessions are brought on stage at once. A session gives its place up as soon as it waits for a model or for a
+/// person, so that those whose model is silent keep nobody out.
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
@@ -38,9 +43,13 @@ pub async fn resume(
             None => nothing_to_do(),
         };
     }
-    let work = Work { interrupt: Interrupt::listen()?, asking: Asking::default(), json: args.json, kept };
+    let asking = Asking::default();
+    let answers = answers(&asking);
+    let (accept, from) = (Accept::of(args.accept_broken_chain), args.recordings.answers());
+    let work =
+        Work { interrupt: Interrupt::listen()?, asking, answers, json: args.json, kept, folder, config, accept, from };
     let setup = kind::Setup { config, user_file, recordings: &args.recordings };
-    let house = kind::open_house(Some(folder), setup, answers(&work.asking)).await?;
+    let house = kind::open_house(Some(work.folder.clone()), setup, work.answers.clone()).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
         None => all(&house, &work).await,
@@ -49,17 +58,23 @@ pub async fn resume(
     done
 }
 
-struct Work {
+struct Work<'a> {
     interrupt: Interrupt,
     asking: Asking,
+    answers: Answers,
     json: bool,
     kept: Kept,
+    folder: PathBuf,
+    config: &'a Config,
+    accept: Accept,
+    /// Who answers in place of a model.
+    from: playhouse::provider::Answers,
 }
 
-impl Work {
+impl Work<'_> {
     fn watch(&self, form: Form) -> Watch {
         let view = View::new(form, &self.asking);
-        Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone() }
+        Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), place: None }
     }
 }
 
@@ -68,20 +83,48 @@ fn nothing_to_do() -> Result<(), Stop> {
     Ok(())
 }
 
-async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop> {
+async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), Stop> {
     let summary = house.session(session).await.map_err(Stop::refused)?;
     refuse_if_not_ours(&summary)?;
-    if summary.status == SessionStatus::Idle {
-        error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
-        return Ok(());
+    let mut watch = work.watch(Form::of(work.json));
+    match (&summary.status, work.accept) {
+        (SessionStatus::Done, _) => {
+            error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
+            Ok(())
+        }
+        (SessionStatus::Damaged { .. }, Accept::Nothing) => {
+            Err(Stop::Refused(damaged::advice(&summary).unwrap_or_default()))
+        }
+        (SessionStatus::Damaged { .. }, Accept::Damage) => {
+            tell_damage(&summary, &mut watch.view);
+            let settings = settings::fresh(work.config, None, None)?;
+            model::checked(model::Chain::of(&settings), work.from).await?;
+            let code = (&work.answers, &work.config.hooks());
+            let agent = damaged::go_on(house, &work.folder, session, settings, code, &mut watch.view).await?;
+            let done = continued(&agent, None, &mut watch).await;
+            written(done, watch.view).map_err(as_failure)
+        }
+        (
+            SessionStatus::Unfinished { .. }
+            | SessionStatus::Waiting { .. }
+            | SessionStatus::Failed { .. }
+            | SessionStatus::Aborted
+            | SessionStatus::Limited { .. }
+            | SessionStatus::Parked { .. },
+            _,
+        ) => shown(house, &summary, watch, Wake::Asked).await.map_err(as_failure),
     }
-    // Whoever names a parked session wants it to go on.
-    shown(house, &summary, work.watch(Form::of(work.json)), Wake::Asked).await
 }
 
-async fn all(house: &House, work: &Work) -> Result<(), Stop> {
+async fn all(house: &House, work: &Work<'_>) -> Result<(), Stop> {
+    let known = house.sessions().await.map_err(Stop::refused)?;
+    let is_lost = |one: &&SessionSummary| {
+        let unknown = SessionStatus::Damaged { last_run: LastRun::Unknown };
+        one.status == unknown && one.parent.is_none() && one.held_by.is_none()
+    };
+    let lost: Vec<&SessionSummary> = known.iter().filter(is_lost).collect();
     let sessions = house.unfinished().await.map_err(Stop::refused)?;
-    if sessions.is_empty() {
+    if sessions.is_empty() && lost.is_empty() {
         return nothing_to_do();
     }
     let form = match (work.json, sessions.len()) {
@@ -95,7 +138,7 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
         let (house, mut watch, places) = (house.clone(), work.watch(form), places.clone());
         tasks.spawn(async move {
             // Never closed.
-            let _place = places.acquire_owned().await;
+            watch.place = places.acquire_owned().await.ok();
             if watch.interrupt.is_asked() {
                 return Ok(());
             }
@@ -105,10 +148,19 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
             if let Some(agent) = &summary.agent_id {
                 house.dismiss(agent).await;
             }
-            done
+            match done {
+                Err(Stop::Refused(_)) if is_anothers(&house, session).await => {
+                    error_line("", &format!("session {session} is another process's now"), Tint::Dim);
+                    Ok(())
+                }
+                done => done.map_err(as_failure),
+            }
         });
     }
     let mut worst = Ok(());
+    for summary in lost {
+        worst = worse(worst, Err(Stop::Failed(damaged::advice(summary).unwrap_or_default())));
+    }
     while let Some(done) = tasks.join_next().await {
         let done = done.unwrap_or_else(|error| Err(Stop::Failed(format!("a session was lost: {error}"))));
         worst = worse(worst, done);
@@ -120,11 +172,22 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
     worst
 }
 
+/// Whether another process holds the session now, or has brought it to an end.
+async fn is_anothers(house: &House, session: &SessionId) -> bool {
+    let Ok(summary) = house.session(session).await else { return false };
+    let is_held = summary.held_by.is_some_and(|holder| holder.pid != std::process::id());
+    is_held || !summary.status.is_unfinished()
+}
+
 async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Stop> {
     tell_damage(summary, &mut watch.view);
-    let done = finish(house, &summary.session_id, &mut watch, wake).await;
-    let written = watch.view.finish();
-    done.map_err(as_failure)?;
+    let done = finish(house, summary, &mut watch, wake).await;
+    written(done, watch.view)
+}
+
+fn written(done: Result<(), Stop>, mut view: View) -> Result<(), Stop> {
+    let written = view.finish();
+    done?;
     written.map_err(|error| unwritten(&error))
 }
 
@@ -133,7 +196,7 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
     let Err(stop) = next else { return so_far };
     stop.tell();
     let rank = |code: u8| match code {
-        INTERRUPTED => 3,
+        128.. => 3,
         1 | 2 => 2,
         _ => 1,
     };
@@ -143,16 +206,19 @@ fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
     }
 }
 
-/// Brings a session on stage and shows what it does until its run is over. `Refused` is a session that cannot go on.
-pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch, wake: Wake) -> Result<(), Stop> {
+/// Brings a session on stage and shows what it does until its run is over, or another one if that had ended. `Refused`
+/// is a session that cannot go on.
+pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, wake: Wake) -> Result<(), Stop> {
+    let session = &summary.session_id;
     let opened = house.opened(session).await.map_err(Stop::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
     let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
-    let agent = house.resume(session).await.map_err(Stop::refused)?;
-    if wake == Wake::Asked {
-        // One that is not parked needs nothing.
-        let _ = house.unpark(agent.id()).await;
-    }
+    let agent = match wake {
+        Wake::Restarted => house.resume(session).await,
+        // Whoever names a parked session wants it to go on.
+        Wake::Asked => house.resume_parked(session).await,
+    };
+    let agent = agent.map_err(Stop::refused)?;
     let state = match agent.state().await {
         Ok(state) => state,
         Err(error) => {
@@ -160,6 +226,9 @@ pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch, wake:
             return Err(Stop::Refused(format!("session `{session}` cannot go on: {reason}")));
         }
     };
+    if summary.status.has_ended() {
+        return continued(&agent, last_turn(house, summary).await?, watch).await;
+    }
     let Some(input_id) = state.last_input else { return Ok(()) };
     let followed = watch.follow(&agent, &input_id, &mut events).await;
     match &followed {
@@ -167,6 +236,41 @@ pub async fn finish(house: &House, session: &SessionId, watch: &mut Watch, wake:
         Followed::Ended(report) if !watch.view.saw_end(&report.loop_id) => Ok(()),
         Followed::Ended(_) | Followed::Lost(_) | Followed::Unsettled => watch.verdict(followed, session),
     }
+}
+
+/// Where the last turn of an aborted run began: what it had said by then is not an answer to go on from.
+async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<EntryId>, Stop> {
+    if summary.status != SessionStatus::Aborted {
+        return Ok(None);
+    }
+    let entries = house.entries(&summary.session_id).await.map_err(Stop::refused)?;
+    let is_start = |body: &EntryBody| matches!(body, EntryBody::TurnStarted { .. });
+    Ok(entries.iter().rfind(|(_, entry)| is_start(&entry.body)).map(|(_, entry)| entry.id.clone()))
+}
+
+/// Starts a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words, and shows
+/// it.
+async fn continued(agent: &AgentHandle, turn: Option<EntryId>, watch: &mut Watch) -> Result<(), Stop> {
+    let session = agent.session_id();
+    let mut events = agent.subscribe_tree_with(EVENTS);
+    let input_id = new_input();
+    let ask = |kind| agent.tell(Input::Continue { input_id: input_id.clone(), kind });
+    let mut told = ask(ContinuationKind::Default).await;
+    if let (Err(HandleError::Input(InputError::NothingToContinue)), Some(entry)) = (&told, turn) {
+        let tag = jiff::Timestamp::now().to_string();
+        told = ask(ContinuationKind::Branch { tag, entry: Some(entry) }).await;
+    }
+    match told {
+        Ok(()) => {}
+        Err(HandleError::Input(InputError::NothingToContinue)) => {
+            let hint = format!("session {session} has nothing to go on with: playhouse run --session {session} PROMPT");
+            watch.view.note(Tint::None, &hint);
+            return Ok(());
+        }
+        Err(error) => return Err(Stop::Refused(format!("session `{session}` cannot go on: {error}"))),
+    }
+    let followed = watch.follow(agent, &input_id, &mut events).await;
+    watch.verdict(followed, &session)
 }
 
 /// A session that cannot go on is a failure of `resume`, not a mistake in how it was called.

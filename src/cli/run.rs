@@ -2,19 +2,21 @@
 
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::House;
 use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, Definition, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::{Settings, Wake};
 use playhouse::protocol::{AgentMessage, Durability, Mode, ModelConfig, SessionId};
-use playhouse::session::{SessionStatus, SessionSummary};
+use playhouse::session::SessionSummary;
+use playhouse::{AgentBuilder, House};
 
 use super::args::{RunArgs, SharedArgs};
 use super::ask::{Answers, Asking, answers};
 use super::config;
+use super::damaged::{self, Accept};
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
 use super::kind::{self, KIND};
 use super::model::{self, Chain};
@@ -44,6 +46,8 @@ pub struct Plan {
     folder: Option<PathBuf>,
     kept: Kept,
     config: Config,
+    /// `--accept-broken-chain`.
+    accept: Accept,
     /// `--cwd`.
     cwd: Option<PathBuf>,
     /// `--plan` or `--no-plan`.
@@ -63,11 +67,12 @@ impl Plan {
             (None, false) => Where::New,
         };
         let cwd = args.settings.cwd.as_deref().map(real_folder).transpose()?;
-        let project = match (&place, &cwd) {
-            (Where::New, Some(cwd)) => Some(cwd.clone()),
-            (Where::New, None) => Some(here()?),
+        let accept = Accept::of(args.accept_broken_chain);
+        let project = match (&place, accept, &cwd) {
+            (Where::New, _, Some(cwd)) | (_, Accept::Damage, Some(cwd)) => Some(cwd.clone()),
+            (Where::New, _, None) | (_, Accept::Damage, None) => Some(here()?),
             // A stored session keeps its settings, and only flags change them.
-            (Where::In(_) | Where::Newest, _) => None,
+            (Where::In(_) | Where::Newest, Accept::Nothing, _) => None,
         };
         let config = config::load(shared, Some(&args.settings), project)?;
         let durability = match &place {
@@ -97,7 +102,7 @@ impl Plan {
         };
         let user_file = config::user_file(shared);
         let prompt = read_prompt(args.prompt)?;
-        Ok(Self { prompt, place, folder, kept, config, cwd, mode, user_file, recordings, form })
+        Ok(Self { prompt, place, folder, kept, config, accept, cwd, mode, user_file, recordings, form })
     }
 }
 
@@ -135,7 +140,7 @@ pub async fn run(plan: Plan) -> Result<(), Stop> {
     let answers = answers(&asking);
     let setup = kind::Setup { config: &plan.config, user_file: plan.user_file.clone(), recordings: &plan.recordings };
     let house = kind::open_house(plan.folder.clone(), setup, answers.clone()).await?;
-    let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone() };
+    let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone(), place: None };
     let done = on_stage(&house, &plan, &answers, &mut watch).await;
     let finished = watch.view.finish();
     house.shutdown(Duration::ZERO).await;
@@ -148,7 +153,7 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
         Where::New => {
             let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
             let definition = kind::definition(&settings, answers, &plan.config.hooks());
-            take_on(house, None, settings, definition).await?
+            spawn_with(house, settings, definition, Vec::new()).await?
         }
         Where::In(session) => reopen(house, session, plan, answers, watch).await?,
         Where::Newest => reopen(house, &newest(house, plan).await?, plan, answers, watch).await?,
@@ -174,13 +179,31 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     done
 }
 
-/// Brings an agent with these settings on stage: a new one, or that of a stored session.
+/// Brings a new agent with these settings on stage, with a conversation to begin with.
+pub async fn spawn_with(
+    house: &House,
+    settings: Settings,
+    definition: Definition,
+    messages: Vec<Arc<AgentMessage>>,
+) -> Result<AgentHandle, Stop> {
+    prepared(house, settings, definition)?.messages(messages).spawn().await.map_err(Stop::refused)
+}
+
+/// Brings the agent of a stored session on stage with these settings.
 async fn take_on(
     house: &House,
-    stored: Option<&SessionSummary>,
+    stored: &SessionSummary,
     settings: Settings,
     definition: Definition,
 ) -> Result<AgentHandle, Stop> {
+    let mut builder = prepared(house, settings, definition)?.session(stored.session_id.clone());
+    if let Some(agent_id) = &stored.agent_id {
+        builder = builder.id(agent_id.clone());
+    }
+    builder.open().await.map_err(Stop::refused)
+}
+
+fn prepared(house: &House, settings: Settings, definition: Definition) -> Result<AgentBuilder, Stop> {
     let mut builder = house
         .agent()
         .kind(KIND)
@@ -207,12 +230,7 @@ async fn take_on(
     if let Some(temperature) = settings.temperature {
         builder = builder.temperature(temperature);
     }
-    let Some(stored) = stored else { return builder.spawn().await.map_err(Stop::refused) };
-    builder = builder.session(stored.session_id.clone());
-    if let Some(agent_id) = &stored.agent_id {
-        builder = builder.id(agent_id.clone());
-    }
-    builder.open().await.map_err(Stop::refused)
+    Ok(builder)
 }
 
 fn keyed(model: &ModelConfig) -> Result<ModelConfig, Stop> {
@@ -229,20 +247,26 @@ async fn reopen(
 ) -> Result<AgentHandle, Stop> {
     let summary = house.session(session).await.map_err(Stop::refused)?;
     refuse_if_not_ours(&summary)?;
-    resume::tell_damage(&summary, &mut watch.view);
     if let Some(kind) = summary.kind.as_ref().filter(|kind| *kind != KIND) {
         let text = format!("session `{session}` is of the kind `{kind}`: go on with it in the program that made it");
         return Err(Stop::Refused(text));
     }
+    match (damaged::advice(&summary), plan.accept, &plan.folder) {
+        (None, _, _) => resume::tell_damage(&summary, &mut watch.view),
+        (Some(_), Accept::Damage, Some(folder)) => {
+            resume::tell_damage(&summary, &mut watch.view);
+            let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
+            model::checked(Chain::of(&settings), plan.recordings.answers()).await?;
+            let code = (answers, &plan.config.hooks());
+            return damaged::go_on(house, folder, session, settings, code, &mut watch.view).await;
+        }
+        (Some(advice), Accept::Damage | Accept::Nothing, _) => return Err(Stop::Refused(advice)),
+    }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
     let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), plan.mode, &stored)?;
     model::checked(Chain::of(&wanted), plan.recordings.answers()).await?;
-    let is_open = match &summary.status {
-        SessionStatus::Idle => false,
-        SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,
-    };
-    if is_open {
-        match resume::finish(house, session, watch, Wake::Asked).await {
+    if summary.status.is_unfinished() && !summary.status.has_ended() {
+        match resume::finish(house, &summary, watch, Wake::Asked).await {
             // However that run ended, it is over now.
             Ok(()) => {}
             Err(Stop::Failed(text) | Stop::Limit(text)) => watch.view.note(Tint::Red, &format!("! {text}")),
@@ -254,7 +278,7 @@ async fn reopen(
             Some(agent) => agent,
             None => {
                 let definition = kind::definition(&wanted, answers, &plan.config.hooks());
-                take_on(house, Some(&summary), wanted.clone(), definition).await?
+                take_on(house, &summary, wanted.clone(), definition).await?
             }
         };
         if let Err(error) = agent.configure(wanted).await {

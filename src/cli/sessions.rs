@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use playhouse::agent::machine::events::replay;
 use playhouse::protocol::SessionId;
 use playhouse::session::{FileStore, SessionStatus, SessionSummary, Store, StoreError, Take};
 use serde_json::json;
 
 use super::args::{SessionsArgs, SessionsCommand};
+use super::damaged;
 use super::follow::unwritten;
 use super::kind::unusable;
 use super::show;
@@ -24,18 +26,52 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             let all = if is_there { open(folder)?.list().map_err(Stop::refused)? } else { Vec::new() };
             list(&all, json, folder)
         }
-        SessionsCommand::Show { session, .. } | SessionsCommand::Rm { session, .. } if !is_there => {
+        SessionsCommand::Show { session, .. }
+        | SessionsCommand::Events { session, .. }
+        | SessionsCommand::Rm { session, .. }
+            if !is_there =>
+        {
             Err(Stop::refused(StoreError::Unknown { session }))
         }
         SessionsCommand::Show { session, json } => {
-            let loaded = open(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let store = open(folder)?;
+            let loaded = store.load(&session, Take::Peek).map_err(Stop::refused)?;
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
             }
             let text = if json { show::entries(&loaded.entries)? } else { show::conversation(&loaded.entries) };
-            print(&text)
+            print(&text)?;
+            let held_by = store.holder(&session).map_err(Stop::refused)?;
+            tell_state(&SessionSummary::of(&session, &loaded.entries, held_by, loaded.damage));
+            Ok(())
+        }
+        SessionsCommand::Events { session, after } => {
+            let loaded = open(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+            let events = replay(entries, after);
+            let events = events.map_err(|error| Stop::Refused(format!("session `{session}`: {error}")))?;
+            let mut lines = String::new();
+            for event in &events {
+                lines.push_str(&serde_json::to_string(event).map_err(Stop::refused)?);
+                lines.push('\n');
+            }
+            print(&lines)
         }
         SessionsCommand::Rm { session, json } => remove(&open(folder)?, &session, json),
+    }
+}
+
+/// Says how a session stands, beside its conversation.
+fn tell_state(summary: &SessionSummary) {
+    let (word, more) = state(&summary.status);
+    let text = match (&summary.held_by, more) {
+        (Some(holder), _) => format!("running (pid {})", holder.pid),
+        (None, Some(more)) => format!("{word}: {more}"),
+        (None, None) => word.to_owned(),
+    };
+    error_line(&format!("session {}: ", summary.session_id), &one_line(&text), Tint::Dim);
+    if let (None, Some(advice)) = (&summary.held_by, damaged::advice(summary)) {
+        error_line("", &advice, Tint::None);
     }
 }
 
@@ -84,11 +120,10 @@ fn table(all: &[SessionSummary], now: u64, width: usize) -> String {
 fn row(session: &SessionSummary, depth: usize, now: u64, width: usize, text: &mut String) {
     let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
     let age = session.last_active_at.map_or_else(|| "?".to_owned(), |at| age(now.saturating_sub(at)));
-    let status = match (&session.held_by, &session.status) {
-        (Some(holder), _) => format!("running (pid {})", holder.pid),
-        (None, SessionStatus::Idle) => "done".to_owned(),
-        (None, SessionStatus::Unfinished) => "unfinished".to_owned(),
-        (None, SessionStatus::Parked { .. }) => "parked".to_owned(),
+    let (word, more_words) = state(&session.status);
+    let status = match &session.held_by {
+        Some(holder) => format!("running (pid {})", holder.pid),
+        None => word.to_owned(),
     };
     let model = cut(&one_line(session.model.as_deref().unwrap_or("?")), 30);
     let prompt = one_line(session.first_prompt.as_deref().unwrap_or("(no prompt)"));
@@ -100,11 +135,31 @@ fn row(session: &SessionSummary, depth: usize, now: u64, width: usize, text: &mu
     text.push('\n');
     let mut more =
         |line: String| text.push_str(&format!("{}\n", cut(&format!("{indent}    {}", one_line(&line)), width)));
-    if let (None, SessionStatus::Parked { reason }) = (&session.held_by, &session.status) {
-        more(format!("parked: {reason}"));
+    if let (None, Some(words)) = (&session.held_by, more_words) {
+        more(format!("{word}: {words}"));
     }
     for damage in &session.damage {
         more(format!("damaged: {damage}"));
+    }
+    if let (None, SessionStatus::Damaged { .. }) = (&session.held_by, &session.status) {
+        more(format!(
+            "see `playhouse sessions show {}`; --accept-broken-chain goes on all the same",
+            session.session_id
+        ));
+    }
+}
+
+/// What lists call a state, and what more is known of it.
+fn state(status: &SessionStatus) -> (&'static str, Option<String>) {
+    match status {
+        SessionStatus::Done => ("done", None),
+        SessionStatus::Unfinished { unreachable } => ("unfinished", unreachable.clone()),
+        SessionStatus::Waiting { question } => ("waiting", Some(question.clone())),
+        SessionStatus::Failed { message } => ("failed", Some(message.clone())),
+        SessionStatus::Aborted => ("aborted", None),
+        SessionStatus::Limited { limit } => ("limited", Some(limit.to_string())),
+        SessionStatus::Parked { reason } => ("parked", Some(reason.clone())),
+        SessionStatus::Damaged { .. } => ("damaged", None),
     }
 }
 

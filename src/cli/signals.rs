@@ -1,27 +1,63 @@
-//! Ctrl-C and SIGTERM: the first asks to stop, the second ends at once.
+//! Signals. The first Ctrl-C, SIGTERM or SIGHUP asks to stop: the run is aborted and journaled, its tools end. The second
+//! does not wait, and SIGQUIT never does; neither leaves a process of a tool behind.
 
+use std::process::exit;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use playhouse::House;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::stop::{INTERRUPTED, Stop};
+
+/// What a program that a signal ended exits with: this and the signal's number.
+const BY_SIGNAL: u8 = 128;
+
+/// The exit code of the first signal that came.
+static FIRST: AtomicU8 = AtomicU8::new(INTERRUPTED);
+
+/// The houses of this process, by the names that processes of their tools are marked with.
+static HOUSES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The exit code of a program that was asked to stop.
+pub fn exit_code() -> u8 {
+    FIRST.load(Ordering::Relaxed)
+}
+
+/// From here on, processes of this house's tools do not outlive this one.
+pub fn watch_over(house: &House) {
+    HOUSES.lock().unwrap_or_else(PoisonError::into_inner).push(house.backstage().node.as_str().to_owned());
+}
 
 /// Whether someone asked to stop. Clones see the same.
 #[derive(Clone, Debug)]
 pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
-    /// Listens from here on.
+    /// Listens from here on, on a thread of its own: whoever is stuck in a write does not hold it up.
     pub fn listen() -> Result<Self, Stop> {
-        let listen = |kind| signal(kind).map_err(|error| Stop::Refused(format!("signals cannot be heard: {error}")));
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let deaf = |error: std::io::Error| Stop::Refused(format!("signals cannot be heard: {error}"));
         let (asked, seen) = watch::channel(false);
-        tokio::spawn(async move {
-            either(&mut interrupt, &mut terminate).await;
-            // Nobody waits any more when the program is about to end.
-            let _ = asked.send(true);
-            either(&mut interrupt, &mut terminate).await;
-            std::process::exit(i32::from(INTERRUPTED));
-        });
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let work = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            runtime.block_on(async {
+                match Heard::new() {
+                    Ok(heard) => {
+                        let _ = ready.send(Ok(()));
+                        stop(heard, asked).await
+                    }
+                    Err(error) => drop(ready.send(Err(error))),
+                }
+            });
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(work).map_err(deaf)?;
+        // A thread that died without a word hears nothing either.
+        is_ready.recv().unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(deaf)?;
         Ok(Self(seen))
     }
 
@@ -38,9 +74,66 @@ impl Interrupt {
     }
 }
 
-async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Asks whoever sees it to stop at the first signal, and ends the program at the second.
+async fn stop(mut heard: Heard, asked: watch::Sender<bool>) {
+    FIRST.store(heard.next().await, Ordering::Relaxed);
+    // Nobody waits any more when the program is about to end.
+    let _ = asked.send(true);
+    heard.next().await;
+    end(exit_code())
+}
+
+/// The signals that ask to stop.
+struct Heard {
+    interrupt: Signal,
+    terminate: Signal,
+    quit: Signal,
+    /// `None` where it is ignored, as under `nohup`: it stays so.
+    hang_up: Option<Signal>,
+}
+
+impl Heard {
+    fn new() -> std::io::Result<Self> {
+        let hang_up = if is_ignored(SignalKind::hangup()) { None } else { Some(signal(SignalKind::hangup())?) };
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, quit: signal(SignalKind::quit())?, hang_up })
     }
+
+    /// The exit code of the next signal that may wait; one that may not ends the program here.
+    async fn next(&mut self) -> u8 {
+        let hung_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let kind = tokio::select! {
+            biased;
+            _ = self.quit.recv() => end(code(SignalKind::quit())),
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = hung_up => SignalKind::hangup(),
+        };
+        code(kind)
+    }
+}
+
+fn code(kind: SignalKind) -> u8 {
+    u8::try_from(kind.as_raw_value()).map_or(INTERRUPTED, |number| BY_SIGNAL.saturating_add(number))
+}
+
+/// Whether this process was started with the signal ignored.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    u32::try_from(kind.as_raw_value() - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or_default() & 1 == 1)
+}
+
+/// Ends every process of a tool, then this one.
+fn end(code: u8) -> ! {
+    for house in HOUSES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        playhouse::tools::kill_leftovers(house);
+    }
+    exit(i32::from(code))
 }

@@ -1,8 +1,9 @@
 //! Why the program ends other than well, and the exit code for it.
 
+use super::signals;
 use super::text::{Tint, error_line};
 
-/// The exit code of an interrupted program.
+/// The exit code of a program that was interrupted from the keyboard, or whose output nobody reads any more.
 pub const INTERRUPTED: u8 = 130;
 
 /// Why the program does not end with 0. The text is one line that says what is wrong and what to do.
@@ -34,7 +35,8 @@ impl Stop {
             Self::Failed(_) => 1,
             Self::Refused(_) => 2,
             Self::Limit(_) => 3,
-            Self::Interrupted(_) | Self::HungUp => INTERRUPTED,
+            Self::Interrupted(_) => signals::exit_code(),
+            Self::HungUp => INTERRUPTED,
             Self::Told(code) => *code,
         }
     }

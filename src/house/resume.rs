@@ -5,9 +5,9 @@ use std::sync::Arc;
 use playhouse_agent::actor::Origin;
 use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition, Occupant};
-use playhouse_protocol::entry::{Opened, Settings};
-use playhouse_protocol::{EntryBody, SessionId};
-use playhouse_session::{SessionStatus, SessionSummary, StoreError, Take};
+use playhouse_protocol::entry::{Opened, Settings, Wake};
+use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
+use playhouse_session::{SessionSummary, StoreError, Take};
 
 use super::House;
 use crate::builder::SpawnError;
@@ -56,13 +56,8 @@ impl House {
     /// Root sessions with something left to do that no live process holds, oldest first.
     pub async fn unfinished(&self) -> Result<Vec<SessionSummary>, StoreError> {
         let mut sessions = self.sessions().await?;
-        sessions.retain(|session| {
-            let open = match session.status {
-                SessionStatus::Unfinished | SessionStatus::Parked { .. } => true,
-                SessionStatus::Idle => false,
-            };
-            open && session.parent.is_none() && session.held_by.is_none()
-        });
+        sessions
+            .retain(|session| session.status.is_unfinished() && session.parent.is_none() && session.held_by.is_none());
         sessions.reverse();
         Ok(sessions)
     }
@@ -71,6 +66,16 @@ impl House {
     /// it crashed again and again stays so until it is told something, or [`House::unpark`] is called. One that is on
     /// stage already is given as it is, or goes on if it is parked.
     pub async fn resume(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
+        self.bring_back(session, Wake::Restarted).await
+    }
+
+    /// As [`House::resume`], for someone who wants this very session to go on, even if it was parked because it crashed
+    /// again and again.
+    pub async fn resume_parked(&self, session: &SessionId) -> Result<AgentHandle, ResumeError> {
+        self.bring_back(session, Wake::Asked).await
+    }
+
+    async fn bring_back(&self, session: &SessionId, wake: Wake) -> Result<AgentHandle, ResumeError> {
         if let Some(by @ Occupant::Agent(_)) = self.0.backstage.sessions.occupant(session)
             && let Some(agent) = self.agent_that_has(session, &by).await
         {
@@ -89,15 +94,19 @@ impl House {
                 return Err(error);
             }
         };
-        Ok(self.take_on(opened, Arc::new(definition), Origin::Stored).await?)
+        Ok(self.take_on(opened, Arc::new(definition), Origin::Stored, wake).await?)
+    }
+
+    /// What the journal of a stored session holds, as far as it can be read.
+    pub async fn entries(&self, session: &SessionId) -> Result<Vec<(Seq, Arc<Entry>)>, StoreError> {
+        let (store, id) = (self.0.store.clone(), session.clone());
+        Ok(self.blocking(move || store.load(&id, Take::Peek)).await?.entries)
     }
 
     /// How a stored session begins, with the settings it has now.
     pub async fn opened(&self, session: &SessionId) -> Result<Opened, ResumeError> {
-        let (store, id) = (self.0.store.clone(), session.clone());
-        let loaded = self.blocking(move || store.load(&id, Take::Peek)).await?;
         let mut opened: Option<Opened> = None;
-        for (_, entry) in &loaded.entries {
+        for (_, entry) in &self.entries(session).await? {
             match (&entry.body, &mut opened) {
                 (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
                 (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),

@@ -63,7 +63,7 @@ fn a_killed_run_is_finished_and_every_event_is_printed() {
     ];
     assert_eq!(names, expected, "{done:?}");
     assert!(done.out.contains("outcome unknown; verify before repeating"), "{done:?}");
-    assert_eq!(status(&desk, &session), "idle");
+    assert_eq!(status(&desk, &session), "done");
 }
 
 #[test]
@@ -95,12 +95,12 @@ fn all_that_can_be_finished_is_and_the_rest_is_parked_and_told() {
     assert_eq!((done.code, done.out.as_str()), (Some(1), "finished\n"), "{done:?}");
     assert!(done.err.contains(&format!("error: session `{parked}` cannot go on")), "{done:?}");
     assert!(done.err.contains("gone.json"), "{done:?}");
-    assert_eq!((status(&desk, &parked), status(&desk, &fine)), (json!("parked"), json!("idle")));
+    assert_eq!((status(&desk, &parked), status(&desk, &fine)), (json!("parked"), json!("done")));
     assert!(desk.run(&["sessions", "list"]).out.contains("parked: session"));
     desk.run(&["run", "x", "--session", &parked]).refused(&["gone.json"]);
     std::fs::rename(&hidden, &gone).unwrap();
     desk.run(&["resume"]).said("back again\n");
-    assert_eq!(status(&desk, &parked), "idle");
+    assert_eq!(status(&desk, &parked), "done");
 }
 
 #[test]
@@ -123,4 +123,38 @@ fn f33_a_session_that_another_process_holds_is_left_alone() {
     desk.run(&["run", "b", "--script", &other]).said("beside it\n");
     running.kill();
     desk.run(&["resume"]).said("never\n");
+}
+
+#[test]
+fn what_a_killed_program_had_no_time_to_print_is_printed_later_without_a_gap_or_a_repeat() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", endless("finished"));
+    let args = ["run", "go", "--script", &script, "--permission", "yolo"];
+    // It is stopped at an event in the middle: what came after it is read by nobody.
+    let mut running = desk.start_until(&args, "AgentStart");
+    let last = running.wait_for("TurnStart")["id"].as_str().unwrap().to_owned();
+    running.wait_for("ToolExecutionStart");
+    let session = running.session.clone();
+    running.kill();
+    let events = |after: &str| -> Vec<Value> {
+        let done = desk.run(&["sessions", "events", &session, "--after", after]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let missed = events(&last);
+    let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
+    assert_eq!(missed.last().unwrap()["type"], "ToolExecutionStart", "{missed:#?}");
+    let resumed = desk.run(&["resume", &session, "--json"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    // Those before and those told since are all there are, each once; what no journal holds aside.
+    let rest: Vec<String> = events(&id(missed.last().unwrap())).iter().map(id).collect();
+    let live: Vec<String> = resumed.out.lines().map(|line| id(&serde_json::from_str(line).unwrap())).collect();
+    assert!(rest.iter().all(|one| live.contains(one)), "{rest:?} {live:?}");
+    let whole = desk.run(&["sessions", "events", &session]);
+    let whole: Vec<String> = whole.out.lines().map(|line| id(&serde_json::from_str(line).unwrap())).collect();
+    let from = whole.iter().position(|one| *one == id(&missed[0])).unwrap();
+    let told: Vec<String> = missed.iter().map(id).chain(rest).collect();
+    assert_eq!(whole[from..], told);
+    let done = desk.run(&["sessions", "events", "nobody"]);
+    assert_eq!(done.code, Some(2), "{done:?}");
 }

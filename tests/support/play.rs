@@ -221,7 +221,7 @@ impl Play {
         until("all addresses are gone", || stage.agents.is_empty() && stage.hub.is_empty()).await;
         for session in self.house.sessions().await.unwrap() {
             assert!(session.damage.is_empty(), "{session:#?}");
-            assert_eq!(session.status, playhouse::session::SessionStatus::Idle, "{session:#?}");
+            assert_eq!(session.status, playhouse::session::SessionStatus::Done, "{session:#?}");
         }
         soon("the house's end", self.house.shutdown(Duration::ZERO)).await;
         let left: Vec<String> = self.house.tree().into_iter().map(|node| node.id).collect();

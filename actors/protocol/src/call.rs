@@ -218,6 +218,32 @@ pub enum ProviderError {
     },
 }
 
+/// What kind of failure ended a run, where that makes a difference later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// No service could be reached, or the one that was could not work: the run can be gone on with when it can.
+    Unreachable,
+}
+
+impl ProviderError {
+    /// Its kind, where that makes a difference later.
+    pub fn kind(&self) -> Option<FailureKind> {
+        match self {
+            Self::Network { .. } | Self::Unavailable { .. } => Some(FailureKind::Unreachable),
+            Self::RateLimited { .. }
+            | Self::Auth { .. }
+            | Self::Api { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Empty { .. }
+            | Self::Cancelled
+            | Self::Other { .. }
+            | Self::Incomplete { .. }
+            | Self::Lost { .. } => None,
+        }
+    }
+}
+
 fn retry_hint(after: &Option<u64>) -> String {
     after.map(|ms| format!("; it asks to wait {ms} ms")).unwrap_or_default()
 }

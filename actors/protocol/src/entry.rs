@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{ProviderError, ResponseFormat};
+use crate::call::{FailureKind, ProviderError, ResponseFormat};
 use crate::config::{
     CacheConfig, ExecutionLimits, Mode, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy,
 };
@@ -327,6 +327,9 @@ pub enum EntryBody {
         message_id: MessageId,
         /// An assistant message.
         message: Arc<AgentMessage>,
+        /// For a failure, its kind where that matters later.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<FailureKind>,
     },
     /// A tool call needs a yes.
     PermissionAsked {

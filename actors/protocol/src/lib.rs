@@ -29,7 +29,9 @@ pub mod tool;
 pub mod transcript;
 pub mod usage;
 
-pub use call::{CallReport, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent};
+pub use call::{
+    CallReport, FailureKind, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent,
+};
 pub use cancel::{Cancel, Credit};
 pub use commit::{Batch, CommitReport, Fate};
 pub use compat::OpenAiCompat;

@@ -43,7 +43,7 @@ pub use ownership::Holder;
 pub use reader::Reader;
 pub use scan::{Damage, DamageKind};
 pub use store::{Loaded, Store, StoreError, Sync, Take};
-pub use summary::{SessionStatus, SessionSummary};
+pub use summary::{LastRun, SessionStatus, SessionSummary};
 pub use verify::Verification;
 pub use writer::{JobNews, LOADS_AT_ONCE, Writer, WriterArgs, WriterMsg, WriterState, shard};
 

@@ -46,6 +46,9 @@ pub enum DamageKind {
         bytes: u64,
         /// Where it was put, if it was cut.
         kept_aside: Option<PathBuf>,
+        /// How many lines of it are no beginning of a record, so that it is more than one write that broke off.
+        #[serde(default)]
+        lost: u64,
     },
     /// A line was skipped.
     BadLine(BadLine),
@@ -100,14 +103,47 @@ pub enum DamageKind {
     },
 }
 
+impl DamageKind {
+    /// Whether something that was acknowledged may be gone. A torn tail never was, nor the line of an owner that had
+    /// lost the journal.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            Self::Torn { lost, .. } => *lost > 0,
+            Self::Stale { .. } => false,
+            Self::BadLine(_)
+            | Self::OutOfOrder { .. }
+            | Self::Missing { .. }
+            | Self::LostBlob { .. }
+            | Self::Unlinked { .. }
+            | Self::NoHash { .. }
+            | Self::OtherSession { .. }
+            | Self::Unreadable { .. } => true,
+        }
+    }
+
+    /// Whether it is a line that was skipped.
+    pub(crate) fn is_a_line(&self) -> bool {
+        match self {
+            Self::BadLine(_) | Self::Stale { .. } | Self::OutOfOrder { .. } => true,
+            Self::Torn { .. }
+            | Self::Missing { .. }
+            | Self::LostBlob { .. }
+            | Self::Unlinked { .. }
+            | Self::NoHash { .. }
+            | Self::OtherSession { .. }
+            | Self::Unreadable { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line;
         match &self.kind {
-            DamageKind::Torn { bytes, kept_aside: Some(path) } => {
+            DamageKind::Torn { bytes, kept_aside: Some(path), .. } => {
                 write!(f, "line {line}: the last {bytes} bytes are no whole record; cut and kept in {}", path.display())
             }
-            DamageKind::Torn { bytes, kept_aside: None } => {
+            DamageKind::Torn { bytes, kept_aside: None, .. } => {
                 write!(f, "line {line}: the last {bytes} bytes are no whole record; ignored")
             }
             DamageKind::BadLine(bad) => write!(f, "line {line} was skipped: {bad}"),
@@ -142,6 +178,9 @@ impl fmt::Display for Damage {
     }
 }
 
+/// How every record begins.
+const RECORD: &[u8] = b"{\"seq\":";
+
 /// How much of a journal is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
@@ -172,6 +211,8 @@ pub struct Scan {
     pub tail_line: u64,
     /// What is wrong with the lines of the tail that have an end.
     pub(crate) tail_damage: Vec<Damage>,
+    /// The tail is all there is, and no beginning of a record.
+    foreign: bool,
     /// The chain through the records that count.
     pub(crate) links: Links,
     /// The first line of the chain, from 1.
@@ -205,6 +246,8 @@ impl Scan {
             let offset = scan.end;
             scan.end += length;
             if line.last() != Some(&b'\n') {
+                // Nothing of the file is a journal's.
+                scan.foreign = scan.last_seq == 0 && !line.iter().zip(RECORD).all(|(is, should)| is == should);
                 return Ok(scan);
             }
             let damage = |kind| Damage { line: number, offset, kind };
@@ -310,7 +353,11 @@ impl Scan {
         (self.end > self.good_end).then(|| Damage {
             line: self.tail_line,
             offset: self.good_end,
-            kind: DamageKind::Torn { bytes: self.end - self.good_end, kept_aside },
+            kind: DamageKind::Torn {
+                bytes: self.end - self.good_end,
+                kept_aside,
+                lost: self.tail_damage.len() as u64 + u64::from(self.foreign),
+            },
         })
     }
 }

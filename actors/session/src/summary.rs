@@ -1,17 +1,18 @@
 //! A session in a few lines, for lists. Pure: a fold over its entries.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{InputKind, QueuedInput};
 use playhouse_protocol::{
-    AgentId, AgentMessage, Durability, Entry, EntryBody, InputId, LoopId, Opened, Seq, SessionId,
+    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, Opened, Outcome,
+    PermissionId, Seq, SessionId,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::ownership::Holder;
-use crate::scan::Damage;
+use crate::scan::{Damage, DamageKind};
 
 /// How many characters of the first prompt a summary shows.
 const PROMPT_CHARS: usize = 200;
@@ -52,19 +53,79 @@ pub struct SessionSummary {
     pub damage: Vec<Damage>,
 }
 
-/// Whether there is something left to do in a session.
+/// How a session stands. That a live process holds it is said beside it: [`SessionSummary::held_by`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// Every accepted prompt and continuation came to its end.
-    Idle,
-    /// One did not.
-    Unfinished,
+    /// Every accepted prompt and continuation came to its end, the last one with an answer.
+    Done,
+    /// One did not come to its end, or no service could be reached for it.
+    Unfinished {
+        /// What the attempt to reach a service came to, if that is what ended the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unreachable: Option<String>,
+    },
+    /// As unfinished, and a person has not answered yet.
+    Waiting {
+        /// What is asked.
+        question: String,
+    },
+    /// The last run failed, was halted by a hook, or its prompt was rejected.
+    Failed {
+        /// How it ended, in words.
+        message: String,
+    },
+    /// The last run was aborted.
+    Aborted,
+    /// A limit stopped the last run.
+    Limited {
+        /// Which.
+        limit: LimitHit,
+    },
     /// Its agent gave up and waits to be resumed.
     Parked {
         /// Why.
         reason: String,
     },
+    /// Its journal has lost something; [`SessionSummary::damage`] says what.
+    Damaged {
+        /// What can be told of its last run.
+        last_run: LastRun,
+    },
+}
+
+/// What can be told of the last run of a session that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastRun {
+    /// It came to its end, or another session went on with it.
+    Ended,
+    /// It did not, or nobody can tell.
+    Unknown,
+}
+
+impl SessionStatus {
+    /// Whether there is something left to do that nobody needs to decide on.
+    pub fn is_unfinished(&self) -> bool {
+        match self {
+            Self::Unfinished { .. } | Self::Waiting { .. } | Self::Parked { .. } => true,
+            Self::Done | Self::Failed { .. } | Self::Aborted | Self::Limited { .. } | Self::Damaged { .. } => false,
+        }
+    }
+
+    /// Whether its run came to an end from which it can only go on by a new one.
+    pub fn has_ended(&self) -> bool {
+        match self {
+            Self::Unfinished { unreachable: Some(_) } | Self::Failed { .. } | Self::Aborted | Self::Limited { .. } => {
+                true
+            }
+            Self::Done
+            | Self::Unfinished { unreachable: None }
+            | Self::Waiting { .. }
+            | Self::Parked { .. }
+            | Self::Damaged { .. } => false,
+        }
+    }
 }
 
 impl SessionSummary {
@@ -79,13 +140,9 @@ impl SessionSummary {
         for (_, entry) in entries {
             fold.apply(entry);
         }
+        let status = fold.status(entries, &damage);
         let opened = fold.opened;
         let settings = fold.settings;
-        let status = match fold.parked {
-            Some(reason) => SessionStatus::Parked { reason },
-            None if fold.open.is_empty() => SessionStatus::Idle,
-            None => SessionStatus::Unfinished,
-        };
         Self {
             session_id: session.clone(),
             agent_id: opened.as_ref().map(|o| o.agent_id.clone()),
@@ -115,9 +172,52 @@ struct Fold<'a> {
     parked: Option<String>,
     /// Accepted prompts and continuations without an end, with the run they became.
     open: HashMap<InputId, Option<LoopId>>,
+    /// Runs without an end, whether or not it is known what began them.
+    running: HashSet<LoopId>,
+    /// Questions that nobody has answered.
+    asked: Vec<(PermissionId, &'a str)>,
+    /// The failure that the latest response was.
+    failure: Option<FailureKind>,
+    /// How the last run ended, if that was without an answer.
+    ended: Option<SessionStatus>,
+    /// Another session goes on from here.
+    moved: bool,
 }
 
 impl<'a> Fold<'a> {
+    fn status(&mut self, entries: &[(Seq, Arc<Entry>)], damage: &[Damage]) -> SessionStatus {
+        if damage.iter().any(|damage| damage.kind.is_loss()) {
+            let is_over = self.open.is_empty() && self.running.is_empty() && !lost_at_the_end(entries.len(), damage);
+            let last_run =
+                if self.moved || is_over && self.opened.is_some() { LastRun::Ended } else { LastRun::Unknown };
+            return SessionStatus::Damaged { last_run };
+        }
+        match (self.parked.take(), self.asked.last()) {
+            (Some(reason), _) => SessionStatus::Parked { reason },
+            // What another session goes on with is over here.
+            (None, _) if self.open.is_empty() && self.moved => SessionStatus::Done,
+            (None, _) if self.open.is_empty() => self.ended.take().unwrap_or(SessionStatus::Done),
+            (None, Some((_, question))) => SessionStatus::Waiting { question: (*question).to_owned() },
+            (None, None) => SessionStatus::Unfinished { unreachable: None },
+        }
+    }
+
+    /// How a session stands whose last run ended so.
+    fn after(&self, outcome: &Outcome) -> Option<SessionStatus> {
+        match (outcome, self.failure) {
+            (Outcome::Stop | Outcome::Length, _) => None,
+            (Outcome::Error { message }, Some(FailureKind::Unreachable)) => {
+                Some(SessionStatus::Unfinished { unreachable: Some(message.clone()) })
+            }
+            (Outcome::Error { message }, None) => Some(SessionStatus::Failed { message: message.clone() }),
+            (Outcome::Rejected { .. } | Outcome::Halted { .. }, _) => {
+                Some(SessionStatus::Failed { message: outcome.to_string() })
+            }
+            (Outcome::Aborted, _) => Some(SessionStatus::Aborted),
+            (Outcome::Limit { limit }, _) => Some(SessionStatus::Limited { limit: *limit }),
+        }
+    }
+
     fn apply(&mut self, entry: &'a Entry) {
         match &entry.body {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
@@ -149,6 +249,7 @@ impl<'a> Fold<'a> {
                 self.open.insert(input_id.clone(), entry.loop_id.clone());
             }
             EntryBody::LoopStarted { input_id, .. } => {
+                self.running.extend(entry.loop_id.clone());
                 if let Some(run) = self.open.get_mut(input_id) {
                     *run = entry.loop_id.clone();
                 }
@@ -156,24 +257,35 @@ impl<'a> Fold<'a> {
             EntryBody::TurnStarted { placed, .. } => {
                 self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>();
             }
-            EntryBody::Responded { .. }
-            | EntryBody::ToolEnded { .. }
+            EntryBody::Responded { failure, .. } => {
+                self.messages += 1;
+                self.failure = *failure;
+            }
+            EntryBody::PermissionAsked { permission_id, question, .. } => {
+                self.asked.push((permission_id.clone(), &question.reason));
+            }
+            EntryBody::PermissionResolved { permission_id, .. } => self.asked.retain(|(id, _)| id != permission_id),
+            EntryBody::ToolEnded { .. }
             | EntryBody::ToolBlocked { .. }
             | EntryBody::ToolSkipped { .. }
             | EntryBody::ToolQueued { .. }
             | EntryBody::PlanRejected { .. } => self.messages += 1,
-            EntryBody::LoopEnded { placed, note, .. } => {
+            EntryBody::LoopEnded { outcome, placed, note, .. } => {
+                self.ended = self.after(outcome);
+                self.asked.clear();
+                self.running.retain(|run| Some(run) != entry.loop_id.as_ref());
                 self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>() + usize::from(note.is_some());
-                self.open.retain(|_, run| run.is_none() || *run != entry.loop_id);
+                // The line that says what began it may be lost: it is the one that had not begun by what is left.
+                let is_known = self.open.values().any(|run| *run == entry.loop_id);
+                self.open.retain(|_, run| *run != entry.loop_id && (is_known || run.is_some()));
             }
             EntryBody::Head { messages, .. } => self.messages = *messages,
-            EntryBody::Reset { .. } => self.messages = 0,
-            EntryBody::Restored { messages, .. } => self.messages = messages.len(),
+            EntryBody::Reset { .. } => (self.messages, self.ended) = (0, None),
+            EntryBody::Restored { messages, .. } => (self.messages, self.ended) = (messages.len(), None),
+            EntryBody::RotatedTo { .. } => self.moved = true,
             EntryBody::InputRejected { .. }
             | EntryBody::Requested { .. }
             | EntryBody::AttemptFailed { .. }
-            | EntryBody::PermissionAsked { .. }
-            | EntryBody::PermissionResolved { .. }
             | EntryBody::ToolStarted { .. }
             | EntryBody::ToolAnswered { .. }
             | EntryBody::ToolHooked { .. }
@@ -183,10 +295,20 @@ impl<'a> Fold<'a> {
             | EntryBody::AbortAsked { .. }
             | EntryBody::LoopClosed
             | EntryBody::Recovered { .. }
-            | EntryBody::Parked { .. }
-            | EntryBody::RotatedTo { .. } => {}
+            | EntryBody::Parked { .. } => {}
         }
     }
+}
+
+/// Whether the last line of the file is one that cannot be read.
+fn lost_at_the_end(entries: usize, damage: &[Damage]) -> bool {
+    if damage.iter().any(|damage| matches!(damage.kind, DamageKind::Torn { lost: 1.., .. })) {
+        return true;
+    }
+    let lines = damage.iter().filter(|damage| damage.kind.is_a_line()).map(|damage| damage.line);
+    let bad: HashSet<u64> = lines.collect();
+    let last = u64::try_from(entries + bad.len()).unwrap_or(u64::MAX);
+    bad.contains(&last)
 }
 
 fn prompt_text(message: &AgentMessage) -> Option<String> {

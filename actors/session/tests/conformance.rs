@@ -150,7 +150,10 @@ fn lists_are_newest_first(store: impl Store) {
     assert_eq!(newest.model.as_deref(), Some("scripted/script"));
     assert_eq!((newest.started_at, newest.last_active_at, newest.entries), (Some(1_000), Some(2_000), 2));
     assert_eq!((newest.first_prompt.as_deref(), newest.durability), (Some("do it"), Some(Durability::Flush)));
-    assert_eq!((&newest.status, &list[1].status), (&SessionStatus::Unfinished, &SessionStatus::Idle));
+    assert_eq!(
+        (&newest.status, &list[1].status),
+        (&SessionStatus::Unfinished { unreachable: None }, &SessionStatus::Done)
+    );
 }
 
 fn removed_is_gone(store: impl Store) {

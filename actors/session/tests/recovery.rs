@@ -10,7 +10,9 @@ use common::{find, id, numbered, opened, prompt, prompts, snapshot};
 use playhouse_protocol::Seq;
 use playhouse_session::record::{BadLine, encode};
 use playhouse_session::scan::Scan;
-use playhouse_session::{ChainHash, Damage, DamageKind, FileStore, SessionStatus, Store, StoreError, Sync, Take};
+use playhouse_session::{
+    ChainHash, Damage, DamageKind, FileStore, LastRun, SessionStatus, Store, StoreError, Sync, Take,
+};
 
 fn line(seq: u64, epoch: u64, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
@@ -51,7 +53,7 @@ fn f28_torn_tail_is_cut_and_kept_aside() {
             let aside = path.with_extension(format!("journal.torn-{torn}"));
             assert_eq!(fs::read(&aside).unwrap(), &whole[good..cut]);
             assert_eq!(fs::metadata(&aside).unwrap().permissions().mode() & 0o777, 0o600);
-            let kind = DamageKind::Torn { bytes: (cut - good) as u64, kept_aside: Some(aside) };
+            let kind = DamageKind::Torn { bytes: (cut - good) as u64, kept_aside: Some(aside), lost: 0 };
             assert_eq!(loaded.damage, [Damage { line: kept as u64 + 1, offset: good as u64, kind }]);
         } else {
             assert_eq!(loaded.damage, []);
@@ -126,7 +128,10 @@ fn f29_bad_lines_are_skipped_and_reported_and_the_rest_is_read() {
         };
         assert_eq!(fs::read(&path).unwrap(), bytes, "a bad line in the middle stays where it is");
         let summary = store.list().unwrap().remove(0);
-        assert_eq!((summary.entries, summary.damage, summary.status), (5, loaded.damage, SessionStatus::Unfinished));
+        assert_eq!(
+            (summary.entries, summary.damage, summary.status),
+            (5, loaded.damage, SessionStatus::Damaged { last_run: LastRun::Unknown })
+        );
         assert_eq!(store.append(&session, epoch, &[prompt("next", "x")], Sync::Kernel).unwrap(), [Seq(7)]);
         assert_eq!(store.load(&session, Take::Own).unwrap().entries.len(), 6);
     }

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use common::{entry, id, numbered, opened, prompt};
 use playhouse_protocol::entry::{InputKind, QueuedInput};
-use playhouse_protocol::{AgentMessage, ContinuationKind, Durability, Entry, EntryBody, Seq, Usage};
+use playhouse_protocol::{
+    AgentMessage, ContinuationKind, Durability, Entry, EntryBody, FailureKind, LimitHit, Message, Seq, StopReason,
+    Usage,
+};
 use playhouse_session::record::BadLine;
 use playhouse_session::{Damage, DamageKind, Holder, SessionStatus, SessionSummary};
 use serde_json::json;
@@ -59,7 +62,7 @@ fn a_whole_summary() {
         entries: 6,
         messages: 1,
         first_prompt: Some("ü".repeat(200)),
-        status: SessionStatus::Idle,
+        status: SessionStatus::Done,
         parent: None,
         durability: Some(Durability::Flush),
         held_by: None,
@@ -86,22 +89,73 @@ fn a_whole_summary() {
 fn unfinished_is_an_accepted_input_without_its_end() {
     let continued = EntryBody::ContinueAsked { input_id: "in-c".into(), kind: Box::new(ContinuationKind::Default) };
     let steps = [
-        (opened("s"), SessionStatus::Idle),
-        (prompt("p", "x"), SessionStatus::Unfinished),
-        (started("s.c.1", "in-p"), SessionStatus::Unfinished),
-        (ended("s.c.1"), SessionStatus::Idle),
-        (entry("c", 1, continued), SessionStatus::Unfinished),
-        (started("s.c.2", "in-c"), SessionStatus::Unfinished),
+        (opened("s"), SessionStatus::Done),
+        (prompt("p", "x"), SessionStatus::Unfinished { unreachable: None }),
+        (started("s.c.1", "in-p"), SessionStatus::Unfinished { unreachable: None }),
+        (ended("s.c.1"), SessionStatus::Done),
+        (entry("c", 1, continued), SessionStatus::Unfinished { unreachable: None }),
+        (started("s.c.2", "in-c"), SessionStatus::Unfinished { unreachable: None }),
         // The end of another run is not its end.
-        (ended("s.c.1"), SessionStatus::Unfinished),
-        (ended("s.c.2"), SessionStatus::Idle),
+        (ended("s.c.1"), SessionStatus::Unfinished { unreachable: None }),
+        (ended("s.c.2"), SessionStatus::Done),
     ];
     for length in 1..=steps.len() {
         let entries: Vec<_> = steps[..length].iter().map(|(entry, _)| entry.clone()).collect();
         assert_eq!(sum(&entries).status, steps[length - 1].1, "after {length} entries");
     }
     let waits = QueuedInput { input_id: "f".into(), kind: InputKind::FollowUp, messages: vec![], format: None };
-    assert_eq!(sum(&[opened("s"), entry("f", 1, EntryBody::Input(waits))]).status, SessionStatus::Idle);
+    assert_eq!(sum(&[opened("s"), entry("f", 1, EntryBody::Input(waits))]).status, SessionStatus::Done);
+}
+
+/// A run that ended so, after a response with this failure.
+fn ended_with(outcome: serde_json::Value, failure: Option<FailureKind>) -> SessionStatus {
+    let message = Message::Assistant {
+        content: vec![],
+        stop_reason: StopReason::Error,
+        model: "m".into(),
+        provider: "p".into(),
+        usage: Usage::default(),
+        timestamp: 1,
+        error_message: None,
+    };
+    let message = Arc::new(AgentMessage::from(message));
+    let responded = EntryBody::Responded { call_id: "c".into(), message_id: "m".into(), message, failure };
+    let responded = serde_json::to_value(responded).unwrap();
+    let (run, over) = ("s.c.1", json!({"type": "loop_ended", "outcome": outcome}));
+    let entries =
+        [opened("s"), prompt("p", "x"), started(run, "in-p"), in_loop("r", run, responded), in_loop("e", run, over)];
+    sum(&entries).status
+}
+
+#[test]
+fn how_the_last_run_ended_is_how_the_session_stands() {
+    let failed = |message: &str| SessionStatus::Failed { message: message.to_owned() };
+    assert_eq!(ended_with(json!({"type": "stop"}), None), SessionStatus::Done);
+    assert_eq!(ended_with(json!({"type": "length"}), None), SessionStatus::Done);
+    assert_eq!(ended_with(json!({"type": "error", "message": "no key"}), None), failed("no key"));
+    let unreachable = SessionStatus::Unfinished { unreachable: Some("no route".to_owned()) };
+    assert_eq!(
+        ended_with(json!({"type": "error", "message": "no route"}), Some(FailureKind::Unreachable)),
+        unreachable
+    );
+    assert_eq!(ended_with(json!({"type": "aborted"}), None), SessionStatus::Aborted);
+    let limited = SessionStatus::Limited { limit: LimitHit::Turns(3) };
+    assert_eq!(ended_with(json!({"type": "limit", "limit": {"turns": 3}}), None), limited);
+    let rejected = failed("the prompt was rejected: no");
+    assert_eq!(ended_with(json!({"type": "rejected", "reason": "no"}), None), rejected);
+    assert_eq!(ended_with(json!({"type": "halted", "reason": "no"}), None), failed("the run was halted: no"));
+}
+
+#[test]
+fn a_question_that_nobody_answered_is_waited_for() {
+    let asked = json!({"type": "permission_asked", "permission_id": "q", "tool_call_id": "t", "reason": "rm -r x"});
+    let decision = json!({"type": "allow"});
+    let answered =
+        json!({"type": "permission_resolved", "permission_id": "q", "tool_call_id": "t", "decision": decision});
+    let mut entries = vec![opened("s"), prompt("p", "x"), started("s.c.1", "in-p"), in_loop("q", "s.c.1", asked)];
+    assert_eq!(sum(&entries).status, SessionStatus::Waiting { question: "rm -r x".to_owned() });
+    entries.push(in_loop("a", "s.c.1", answered));
+    assert_eq!(sum(&entries).status, SessionStatus::Unfinished { unreachable: None });
 }
 
 #[test]
@@ -110,7 +164,7 @@ fn parked_is_shown_until_the_agent_goes_on() {
     entries.push(entry("k", 4, EntryBody::Parked { reason: "crashed 40 times".into() }));
     assert_eq!(sum(&entries).status, SessionStatus::Parked { reason: "crashed 40 times".into() });
     entries.push(entry("r", 5, EntryBody::Recovered { reason: "resumed".into(), wake: Default::default() }));
-    assert_eq!(sum(&entries).status, SessionStatus::Unfinished);
+    assert_eq!(sum(&entries).status, SessionStatus::Unfinished { unreachable: None });
 }
 
 #[test]
@@ -118,5 +172,5 @@ fn a_session_without_a_readable_first_entry_is_still_summed_up() {
     let summary = sum(&[prompt("p", "x")]);
     assert_eq!((summary.agent_id, summary.model, summary.entries), (None, None, 1));
     let nothing = sum(&[]);
-    assert_eq!((nothing.started_at, nothing.last_active_at, nothing.status), (None, None, SessionStatus::Idle));
+    assert_eq!((nothing.started_at, nothing.last_active_at, nothing.status), (None, None, SessionStatus::Done));
 }

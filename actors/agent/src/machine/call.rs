@@ -6,8 +6,8 @@ use std::sync::Arc;
 use playhouse_context::repaired;
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, CallId, Content, EntryBody, LlmMessage, Message, MessageId, ProviderError, Purpose,
-    StopReason, StreamConfig, StreamDelta, ToolCallId, Usage,
+    AgentEvent, AgentMessage, CallId, Content, EntryBody, FailureKind, LlmMessage, Message, MessageId, ProviderError,
+    Purpose, StopReason, StreamConfig, StreamDelta, ToolCallId, Usage,
 };
 use serde_json::Value;
 
@@ -216,7 +216,7 @@ impl Machine {
             if let (Message::Assistant { usage, .. }, ProviderError::Empty { usage: used }) = (&mut message, error) {
                 *usage = **used;
             }
-            self.answer_with(message);
+            self.close_call(message, error.kind());
         }
     }
 
@@ -249,6 +249,10 @@ impl Machine {
     }
 
     pub(super) fn answer_with(&mut self, message: Message) {
+        self.close_call(message, None);
+    }
+
+    fn close_call(&mut self, message: Message, failure: Option<FailureKind>) {
         self.show_message();
         let Some(open) = self.flight.call.take() else { return };
         self.flight.lost = 0;
@@ -257,7 +261,7 @@ impl Machine {
         let turn_id = run.turn_id(turn.index);
         let message = with_unique_calls(message, &open.id, &self.durable.call_ids);
         let message = Arc::new(AgentMessage::Llm(LlmMessage { message, turn_id: Some(turn_id) }));
-        self.push(EntryBody::Responded { call_id: open.id, message_id: open.message_id, message });
+        self.push(EntryBody::Responded { call_id: open.id, message_id: open.message_id, message, failure });
     }
 }
 

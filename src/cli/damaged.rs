@@ -1,0 +1,132 @@
+//! Going on with a session whose journal is damaged, after a person said so.
+//!
+//! What can be read becomes the conversation of a new session with today's configuration and no grants; the damaged
+//! journal stays as it is, with a last entry that names the new session.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use playhouse::House;
+use playhouse::agent::machine::Durable;
+use playhouse::agent::machine::run::Ask;
+use playhouse::agent::{AgentHandle, new_session_id};
+use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse::protocol::{AgentMessage, Entry, EntryBody, Seq, SessionId};
+use playhouse::session::{LastRun, SessionStatus, SessionSummary, Store, Sync, Take};
+
+use super::ask::Answers;
+use super::run::spawn_with;
+use super::sessions::open;
+use super::stop::Stop;
+use super::view::View;
+use super::{kind, text::Tint};
+
+/// Whether the user accepts that a journal is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// `--accept-broken-chain` was given.
+    Damage,
+    /// It was not.
+    Nothing,
+}
+
+impl Accept {
+    /// By the flag.
+    pub fn of(flag: bool) -> Self {
+        if flag { Self::Damage } else { Self::Nothing }
+    }
+}
+
+/// What a session is that cannot go on because its journal is damaged, and what to do.
+pub fn advice(summary: &SessionSummary) -> Option<String> {
+    let SessionStatus::Damaged { last_run } = &summary.status else { return None };
+    let session = &summary.session_id;
+    Some(match last_run {
+        LastRun::Unknown => format!(
+            "the journal of session `{session}` is damaged, and what was left to do cannot be told: see `playhouse sessions \
+             show {session}`, then go on as far as it goes with `playhouse resume {session} --accept-broken-chain`, or \
+             remove it with `playhouse sessions rm {session}`"
+        ),
+        LastRun::Ended => format!(
+            "the journal of session `{session}` is damaged; its last run had ended: to go on from what can be read, `playhouse \
+             run --session {session} --accept-broken-chain PROMPT`"
+        ),
+    })
+}
+
+/// A new session's agent with what can be read of a damaged one, whose journal then names it.
+pub async fn go_on(
+    house: &House,
+    folder: &Path,
+    session: &SessionId,
+    settings: Settings,
+    code: (&Answers, &playhouse::agent::Hooks),
+    view: &mut View,
+) -> Result<AgentHandle, Stop> {
+    let store = open(folder)?;
+    let loaded = store.load(session, Take::Peek).map_err(Stop::refused)?;
+    let messages = readable(&loaded.entries, session, &settings);
+    if messages.is_empty() {
+        let text = format!(
+            "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
+        );
+        return Err(Stop::Failed(text));
+    }
+    let definition = kind::definition(&settings, code.0, code.1);
+    let agent = spawn_with(house, settings, definition, messages).await?;
+    let to = agent.session_id();
+    let note = format!("what can be read of session {session} goes on as session {to}");
+    view.note(Tint::Red, &note);
+    name_successor(&store, session, to).map_err(Stop::refused)?;
+    Ok(agent)
+}
+
+/// The conversation as far as lines that can be read tell it, with what waited to be said.
+fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Settings) -> Vec<Arc<AgentMessage>> {
+    // For when the first entry is lost; the settings of a damaged journal are not used in any case.
+    let opened = Opened {
+        version: FORMAT_VERSION,
+        agent_id: new_session_id().as_str().into(),
+        session_id: session.clone(),
+        settings: Arc::new(settings.clone()),
+        spawned_by: None,
+        continues: None,
+        messages: Vec::new(),
+        queued: Vec::new(),
+        seen: Vec::new(),
+        plan: Vec::new(),
+    };
+    let mut durable = Durable::new(&opened);
+    for (_, entry) in entries {
+        durable.apply(entry);
+    }
+    let mut messages = durable.transcript().as_slice().to_vec();
+    if let Some(run) = &durable.run {
+        messages.extend(run.prompt.iter().cloned());
+    }
+    if let Some(Ask::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.ask) {
+        messages.extend(prompt.iter().cloned());
+    }
+    for queued in durable.steering.iter().chain(&durable.follow_ups) {
+        messages.extend(queued.messages.iter().cloned());
+    }
+    messages
+}
+
+fn name_successor(
+    store: &impl Store,
+    session: &SessionId,
+    to: SessionId,
+) -> Result<(), playhouse::session::StoreError> {
+    let loaded = store.load(session, Take::Own)?;
+    let last = loaded.entries.last().map(|(_, entry)| entry.clone());
+    let entry = Entry {
+        id: format!("{session}#moved{}", loaded.entries.len()).into(),
+        loop_id: None,
+        parent: last.as_ref().map(|entry| entry.id.clone()),
+        at: last.map_or(0, |entry| entry.at),
+        body: EntryBody::RotatedTo { session: to },
+    };
+    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk)?;
+    store.release(session)
+}

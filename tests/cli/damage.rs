@@ -1,0 +1,116 @@
+//! A session whose journal is damaged is called so, is passed over by nobody, and goes on when a person accepts it.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::support::{Desk, Done, files};
+
+/// A desk with one session whose process was killed while its tool ran; its journal, and the session.
+fn killed() -> (Desk, PathBuf, String) {
+    let desk = Desk::new();
+    let sleep = json!({"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 600"}}]});
+    let script = desk.script("s.json", json!([sleep, {"text": "finished"}]));
+    let running =
+        desk.start_until(&["run", "say it", "--script", &script, "--permission", "yolo"], "ToolExecutionStart");
+    let session = running.session.clone();
+    running.kill();
+    let journal = files(&desk.data()).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+    (desk, journal.unwrap(), session)
+}
+
+/// `resume` of the one session, accepted, with a model of today.
+fn accept(desk: &Desk, session: &str) -> Done {
+    let script = desk.script("today.json", json!([{"text": "as far as it goes"}]));
+    let mut command = desk.command(&["resume", session, "--accept-broken-chain"]);
+    command.env("PLAYHOUSE_MODEL", format!("scripted/{script}"));
+    super::support::finish(
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap(),
+    )
+}
+
+#[test]
+fn f57_a_session_with_any_line_unreadable_is_damaged_and_goes_on_when_that_is_accepted() {
+    let (desk, journal, session) = killed();
+    let whole = std::fs::read(&journal).unwrap();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    assert!(lines.len() > 5, "{}", lines.len());
+    for broken in 0..lines.len() {
+        let mut bytes = Vec::new();
+        for (n, line) in lines.iter().enumerate() {
+            if n == broken { bytes.extend_from_slice(b"garbage\n") } else { bytes.extend_from_slice(line) }
+        }
+        std::fs::write(&journal, &bytes).unwrap();
+        let listed = desk.sessions().into_iter().find(|one| one["session_id"] == session.as_str()).unwrap();
+        assert_eq!((&listed["status"], &listed["last_run"]), (&json!("damaged"), &json!("unknown")), "line {broken}");
+        let words = desk.run(&["sessions", "list"]).out;
+        assert!(words.contains("  damaged  ") && words.contains("--accept-broken-chain"), "line {broken}: {words}");
+        let done = desk.run(&["resume"]);
+        assert_eq!((done.code, done.out.as_str()), (Some(1), ""), "line {broken}: {done:?}");
+        assert!(done.err.contains(&session), "line {broken}: {done:?}");
+        desk.run(&["resume", &session]).refused(&["is damaged", "--accept-broken-chain"]);
+        desk.run(&["run", "on", "--session", &session]).refused(&["is damaged", "--accept-broken-chain"]);
+        assert_eq!(std::fs::read(&journal).unwrap(), bytes, "line {broken}: looking changes nothing");
+
+        let done = accept(&desk, &session);
+        done.said("as far as it goes\n");
+        let sessions = desk.sessions();
+        let new = sessions.iter().find(|one| one["session_id"] != session.as_str()).unwrap();
+        assert_eq!((&new["status"], &new["kind"]), (&json!("done"), &json!("cli")), "line {broken}");
+        let new = new["session_id"].as_str().unwrap().to_owned();
+        assert!(done.err.contains(&new), "line {broken}: {done:?}");
+        // The prompt is there whichever line was lost: `input` and `turn_started` both have it.
+        let opened = &desk.entries(&new)[0]["body"];
+        assert!(opened["messages"].to_string().contains("say it"), "line {broken}: {opened}");
+        assert_eq!(opened["settings"]["permission"], "ask", "line {broken}: today's settings");
+        // It went on: nothing is left to do, and nothing is named any more.
+        let done = desk.run(&["resume"]);
+        done.said("");
+        desk.run(&["sessions", "rm", &new]);
+    }
+}
+
+#[test]
+fn f57_a_journal_that_is_garbage_is_damaged_and_nothing_goes_on() {
+    let (desk, journal, session) = killed();
+    for garbage in [&b"garbage\n"[..], b"garbage\ngarbage\n", &[0xff; 4_096]] {
+        std::fs::write(&journal, garbage).unwrap();
+        assert_eq!(desk.sessions()[0]["status"], "damaged", "{garbage:?}");
+        let done = desk.run(&["resume"]);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.err.contains(&session) && !done.err.contains("nothing to resume"), "{done:?}");
+        let done = accept(&desk, &session);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.err.contains("can be read: remove it"), "{done:?}");
+    }
+}
+
+#[test]
+fn f57_a_session_that_had_ended_is_damaged_and_waits_for_nobody() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", json!([{"text": "ok"}, {"text": "again"}]));
+    desk.run(&["run", "a", "--script", &script]).said("ok\n");
+    let session = desk.session();
+    let journal = files(&desk.data()).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+    let journal = journal.unwrap();
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let second = text.lines().nth(1).unwrap();
+    std::fs::write(&journal, text.replace(second, "garbage")).unwrap();
+    let listed = desk.sessions().remove(0);
+    assert_eq!((&listed["status"], &listed["last_run"]), (&json!("damaged"), &json!("ended")));
+    let done = desk.run(&["resume"]);
+    done.said("");
+    let done = desk.run(&["run", "b", "--session", &session, "--accept-broken-chain", "--script", &script]);
+    done.said("ok\n");
+    assert_ne!(desk.sessions()[0]["session_id"], session.as_str());
+}
+
+#[test]
+fn f57_a_torn_tail_is_no_damage() {
+    let (desk, journal, session) = killed();
+    let mut bytes = std::fs::read(&journal).unwrap();
+    bytes.extend_from_slice(b"{\"seq\":99,\"epo");
+    std::fs::write(&journal, bytes).unwrap();
+    assert_eq!(desk.sessions()[0]["status"], "unfinished");
+    desk.run(&["resume", &session]).said("finished\n");
+}
