@@ -15,6 +15,7 @@ use playhouse_provider::StreamProvider;
 use playhouse_session::StoreError;
 use playhouse_supervision::SupervisorError;
 use playhouse_tools::{Tool, ToolSetError};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::house::House;
@@ -102,6 +103,7 @@ pub(crate) fn plain(durability: Durability) -> Settings {
         steering_mode: QueueMode::OneAtATime,
         follow_up_mode: QueueMode::OneAtATime,
         config_id: None,
+        metadata: None,
     }
 }
 
@@ -334,6 +336,14 @@ impl AgentBuilder {
     /// The `{config}` segment of loop ids.
     pub fn config_id(mut self, id: impl Into<String>) -> Self {
         self.settings_mut().config_id = Some(id.into());
+        self
+    }
+
+    /// The program's own words about its runs, such as a customer or a ticket. They are in the journal and in
+    /// [`AgentEvent::AgentStart`](crate::protocol::AgentEvent::AgentStart) of each run, its sub-agents' runs included; no
+    /// model sees them. [`AgentHandle::configure`] changes them between runs.
+    pub fn metadata(mut self, metadata: Value) -> Self {
+        self.settings_mut().metadata = Some(Arc::new(metadata));
         self
     }
 

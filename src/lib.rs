@@ -27,7 +27,7 @@ mod typed;
 
 pub use builder::{AgentBuilder, SpawnError};
 pub use house::{House, HouseBuilder, OpenError, ResumeError};
-pub use loops::{AgentContext, AgentLoopConfig, LoopError, agent_loop, agent_loop_continue};
+pub use loops::{AgentContext, AgentLoopConfig, LoopControl, LoopError, agent_loop, agent_loop_continue};
 #[doc(hidden)]
 pub use typed::private as __private;
 pub use typed::tool;

@@ -63,6 +63,7 @@ async fn a_new_agent_has_the_defaults_it_is_said_to_have() {
         steering_mode: QueueMode::OneAtATime,
         follow_up_mode: QueueMode::OneAtATime,
         config_id: None,
+        metadata: None,
     };
     let state = healthy(&agent).await;
     assert_eq!(state.settings, expected);
@@ -78,6 +79,8 @@ async fn the_options_of_an_agent_reach_its_requests_and_its_record() {
     let mut named = ModelConfig::scripted("play.json");
     named.context_window = Some(9_000);
     named.max_tokens = Some(5);
+    named.name = Some("The Script".into());
+    named.reasoning = Some(false);
     let agent = house.agent().model(named).provider_override(model).system_prompt("be brief");
     let agent = agent.thinking(ThinkingLevel::Low).max_tokens(77).temperature(0.5).tool(saying("t", "x"));
     let agent = agent.spawn().await.unwrap();
@@ -95,19 +98,23 @@ async fn the_options_of_an_agent_reach_its_requests_and_its_record() {
         (ThinkingLevel::Low, Some(77), Some(0.5))
     );
     let told = rest_of_run(&mut events).await;
-    let AgentEvent::AgentStart { config, parent_loop_id, continuation_kind } = &told[0].event else { panic!() };
+    let AgentEvent::AgentStart { config, parent_loop_id, continuation_kind, metadata } = &told[0].event else {
+        panic!()
+    };
     let expected = LoopConfigSnapshot {
         model: "script".into(),
         provider: "scripted".into(),
         config_id: "scripted.script.low".to_owned(),
+        name: Some("The Script".into()),
         api: ApiProtocol::Scripted,
         base_url: None,
         context_window: Some(9_000),
         max_tokens: Some(77),
+        reasoning: Some(false),
         thinking_level: ThinkingLevel::Low,
         temperature: Some(0.5),
     };
-    assert_eq!((config.as_ref(), parent_loop_id, continuation_kind), (&expected, &None, &None));
+    assert_eq!((config.as_ref(), parent_loop_id, continuation_kind, metadata), (&expected, &None, &None, &None));
     let session = agent.session_id();
     let run = LoopId::from(format!("{session}.scripted.script.low.1"));
     let addressed = |event: &Arc<Event>| {
@@ -115,6 +122,50 @@ async fn the_options_of_an_agent_reach_its_requests_and_its_record() {
     };
     assert!(told.iter().all(addressed), "{told:#?}");
     house.shutdown(Duration::ZERO).await;
+}
+
+/// What is known about each run of a session, from its journal.
+fn tags(folder: &std::path::Path, session: &SessionId) -> Vec<Option<Value>> {
+    let journal = FileStore::open(folder).unwrap().load(session, Take::Peek).unwrap().entries;
+    let tag = |entry: &playhouse::protocol::Entry| match &entry.body {
+        EntryBody::LoopStarted { metadata, .. } => Some(metadata.as_deref().cloned()),
+        _ => None,
+    };
+    journal.iter().filter_map(|(_, entry)| tag(entry)).collect()
+}
+
+#[tokio::test]
+async fn a_run_is_tagged_in_its_event_and_its_journal_and_so_are_those_of_its_sub_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::builder().data_dir(folder.path()).open().await.unwrap();
+    let own = Definition { provider_override: Some(Arc::new(listening().0)), ..Definition::default() };
+    let helper = SubAgentTool::new("helper").with_definition(own);
+    let steps = [Step::text("").tool_call("helper", json!({"task": "count"})), Step::text("one"), Step::text("two")];
+    let (ticket, other) = (json!({"ticket": 7}), json!(["another", "customer"]));
+    let agent = house.agent().provider_override(Scripted::new(steps)).sub_agent(helper).metadata(ticket.clone());
+    let agent = agent.spawn().await.unwrap();
+    let mut events = agent.subscribe_tree();
+    agent.prompt("go").await.unwrap();
+    let mut settings = agent.state().await.unwrap().settings;
+    settings.metadata = Some(Arc::new(other.clone()));
+    agent.configure(settings).await.unwrap();
+    agent.prompt("again").await.unwrap();
+    let mut told = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let AgentEvent::AgentStart { metadata, .. } = &event.event {
+            told.push((event.session_id.clone(), metadata.as_deref().cloned()));
+        }
+    }
+    let (session, child) = (agent.session_id(), told[1].0.clone());
+    assert_ne!(session, child);
+    let [ticket, other] = [Some(ticket), Some(other)];
+    let expected = [(&session, &ticket), (&child, &ticket), (&session, &other)];
+    assert_eq!(told.iter().map(|(session, tag)| (session, tag)).collect::<Vec<_>>(), expected);
+    house.shutdown(Duration::ZERO).await;
+    assert_eq!(
+        (tags(folder.path(), &session), tags(folder.path(), &child)),
+        (vec![ticket.clone(), other], vec![ticket])
+    );
 }
 
 #[tokio::test]

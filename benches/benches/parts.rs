@@ -68,6 +68,7 @@ fn opened() -> Opened {
             steering_mode: Default::default(),
             follow_up_mode: Default::default(),
             config_id: None,
+            metadata: None,
         }),
         spawned_by: None,
         continues: None,

@@ -42,6 +42,7 @@ pub fn fresh(config: &Config, cwd: Option<&Path>, mode: Option<Mode>) -> Result<
         steering_mode: QueueMode::default(),
         follow_up_mode: QueueMode::default(),
         config_id: None,
+        metadata: None,
     })
 }
 

@@ -9,7 +9,7 @@ use playhouse::prelude::*;
 use playhouse::protocol::{ProviderError, StreamConfig};
 use playhouse::provider::StreamSink;
 
-use crate::kit::{healthy, soon};
+use crate::kit::{healthy, rest_of_run, soon};
 use crate::service::{Answer, Service, model, says};
 
 fn quick(retries: u32) -> RetryConfig {
@@ -240,14 +240,21 @@ async fn f11_empty_answers_end_in_an_error_and_the_next_prompt_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn costs_are_counted_for_turns_runs_and_trees_and_unknown_is_unknown() {
+async fn costs_are_counted_for_turns_and_runs_and_unknown_is_unknown() {
     let service = Service::new(|_, _| Answer::ok(says("hello")));
     let house = service.house().open().await.unwrap();
     let mut priced = model("m");
     priced.prices = Some(playhouse::protocol::Prices { input: 1_000_000, output: 2_000_000, ..Default::default() });
     let agent = house.agent().model(priced).spawn().await.unwrap();
+    let mut events = agent.subscribe();
     let report = agent.prompt("hi").await.unwrap();
     assert_eq!(report.usage.cost.unwrap().nano_dollars, 18_000, "ten tokens in at one, four out at two dollars");
+    let told = rest_of_run(&mut events).await;
+    let usages = told.iter().filter_map(|event| match &event.event {
+        AgentEvent::TurnEnd { usage, .. } | AgentEvent::AgentEnd { usage, .. } => Some(*usage),
+        _ => None,
+    });
+    assert_eq!(usages.collect::<Vec<_>>(), [report.usage; 2], "a run of one turn");
     let unpriced = house.agent().model(model("m")).spawn().await.unwrap();
     let report = unpriced.prompt("hi").await.unwrap();
     assert_eq!((report.usage.total(), report.usage.cost), (14, None));

@@ -106,6 +106,7 @@ async fn f52_a_secret_that_a_tool_a_user_or_a_hook_shows_is_in_no_sink() {
         .agent()
         .model(crate::service::model("m"))
         .system_prompt(format!("system:{SECRET}"))
+        .metadata(json!({"x": format!("tag:{SECRET}")}))
         .tools(default_tools())
         .tool(leak())
         .hooks(hooks)
@@ -236,6 +237,7 @@ async fn f52_keys_that_come_into_use_later_are_known_from_then_on() {
     model.key_variable = None;
     settings.model = model.into();
     settings.system_prompt = format!("system:{SECRET}").into();
+    settings.metadata = Some(Arc::new(json!([format!("tag:{SECRET}")])));
     soon("a change", agent.configure(settings)).await.unwrap();
     soon("a run", agent.prompt("later-key-4711 is known")).await.unwrap();
     let last = service.seen().last().unwrap().body.to_string();

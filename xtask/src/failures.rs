@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::catalogue::{Fault, Findings, Row, quoted, tables};
-use crate::sources::{Sources, Unreadable, read};
+use crate::sources::{Sources, Unreadable, file_and_name, read};
 
 /// The document.
 const FILE: &str = "docs/failures.md";
@@ -145,10 +145,10 @@ fn wrong(failure: &Failure<'_>, tests: &[&str], sources: &Sources) -> Vec<String
     if failure.what.is_empty() || failure.here.is_empty() {
         all.push(format!("{number:02} does not say what goes wrong, or what happens here: say it"));
     }
-    for name in failure.named.iter().filter(|name| !sources.has_test(name)) {
-        all.push(format!("there is no test `{name}`: write it, or name the one that shows {number:02}"));
+    for fault in failure.named.iter().filter_map(|name| sources.fault_of_test(name)) {
+        all.push(format!("{fault}; name the test that shows {number:02}"));
     }
-    let names_own = failure.named.iter().any(|name| tests.contains(name));
+    let names_own = failure.named.iter().any(|name| tests.contains(&file_and_name(name).1));
     match &failure.status {
         Status::Covered | Status::Partly(_) if tests.is_empty() => {
             all.push(format!("there is no test `f{number:02}_…`: write one, or say what is to bring {number:02}"));
@@ -174,7 +174,7 @@ mod tests {
 
     fn sources() -> Sources {
         let mut sources = Sources::default();
-        sources.add(Part::Library, "#[test] fn f01_a() {} #[test] fn f02_b() {} #[test] fn other() {}");
+        sources.add(Part::Library, "a.rs", "#[test] fn f01_a() {} #[test] fn f02_b() {} #[test] fn other() {}");
         sources
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let rows = TWO.replace("`other`", "`gone`");
         assert_eq!(
             faults(&catalogue(&rows, 3)),
-            ["docs/failures.md:6: there is no test `gone`: write it, or name the one that shows 02"]
+            ["docs/failures.md:6: there is no test `gone`; name the test that shows 02"]
         );
     }
 
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn every_numbered_test_belongs_to_a_row() {
         let mut sources = sources();
-        sources.add(Part::Library, "#[test] fn f77_c() {}");
+        sources.add(Part::Library, "b.rs", "#[test] fn f77_c() {}");
         let found = check(&catalogue(TWO, 3), &sources).faults;
         assert_eq!(found[0].text, "there is no row 77 for `f77_c`: add it, or rename the test");
         assert_eq!(found.len(), 1);

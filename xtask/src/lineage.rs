@@ -148,8 +148,8 @@ fn wrong(theirs: &str, kind: &str, ours: &str, shown_by: &str, sources: &Sources
         all.push(format!("`{kind}` is no kind: use one of {}", KINDS.join(", ")));
     }
     let tests = quoted(shown_by);
-    for test in tests.iter().filter(|test| !sources.has_test(test)) {
-        all.push(format!("there is no test `{test}`: write it, or name the one that shows this"));
+    for fault in tests.iter().filter_map(|test| sources.fault_of_test(test)) {
+        all.push(format!("{fault}; name the test that shows this"));
     }
     if tests.is_empty() && shown_by != NONE {
         all.push(format!("`{shown_by}` names no test: write it in backticks, or `{NONE}` for none"));
@@ -193,8 +193,8 @@ mod tests {
 
     fn sources() -> Sources {
         let mut sources = Sources::default();
-        sources.add(Part::Library, "impl Agent { fn prompt() {} } #[test] fn it_answers() {}");
-        sources.add(Part::CommandLine, "enum Command { Resume } struct Args { max_turns: u32 }");
+        sources.add(Part::Library, "a.rs", "impl Agent { fn prompt() {} } #[test] fn it_answers() {}");
+        sources.add(Part::CommandLine, "b.rs", "enum Command { Resume } struct Args { max_turns: u32 }");
         sources
     }
 
@@ -243,7 +243,7 @@ mod tests {
         );
         assert_eq!(
             faults("| x | api | `Agent::prompt` | `it_sings` |"),
-            ["there is no test `it_sings`: write it, or name the one that shows this"]
+            ["there is no test `it_sings`; name the test that shows this"]
         );
         assert_eq!(
             faults("| x | api | `Agent::ask` | `it_answers` |"),

@@ -1,6 +1,6 @@
 //! What the workspace's sources hold: its tests, and the names that documents may use.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -38,7 +38,8 @@ impl Part {
 /// The sources, as far as documents speak of them.
 #[derive(Debug, Default)]
 pub struct Sources {
-    tests: BTreeSet<String>,
+    /// The files in which a test of each name stands, by their paths from the workspace's folder.
+    tests: BTreeMap<String, BTreeSet<String>>,
     words: HashSet<String>,
     command_line: HashSet<String>,
     texts: Vec<String>,
@@ -89,16 +90,19 @@ impl Sources {
             if path.is_dir() {
                 self.read_folder(root, &path)?;
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                self.add(Part::of(path.strip_prefix(root).unwrap_or(&path)), &read(&path)?);
+                let shown = path.strip_prefix(root).unwrap_or(&path);
+                self.add(Part::of(shown), &shown.to_string_lossy(), &read(&path)?);
             }
         }
         Ok(())
     }
 
-    /// Adds a source text.
-    pub fn add(&mut self, part: Part, text: &str) {
+    /// Adds the text of a source file.
+    pub fn add(&mut self, part: Part, file: &str, text: &str) {
         let tokens = tokens(text);
-        self.tests.extend(test_names(&tokens).into_iter().map(str::to_owned));
+        for test in test_names(&tokens) {
+            self.tests.entry(test.to_owned()).or_default().insert(file.to_owned());
+        }
         if part == Part::Tools {
             return;
         }
@@ -121,15 +125,26 @@ impl Sources {
         self.words.insert(word.to_owned());
     }
 
-    /// Whether there is a test of this name.
-    pub fn has_test(&self, name: &str) -> bool {
-        self.tests.contains(name)
+    /// What is wrong with a document's word for a test: its name, after the path of its file where several files have a
+    /// test of that name, as in `tests/house.rs::it_opens`.
+    pub fn fault_of_test(&self, word: &str) -> Option<String> {
+        let (file, name) = file_and_name(word);
+        let Some(files) = self.tests.get(name) else { return Some(format!("there is no test `{name}`")) };
+        match file {
+            Some(file) if files.contains(file) => None,
+            Some(file) => Some(format!("there is no test `{name}` in {file}")),
+            None if files.len() == 1 => None,
+            None => {
+                let all: Vec<String> = files.iter().map(|file| format!("`{file}::{name}`")).collect();
+                Some(format!("`{name}` stands in several files: write {}", all.join(" or ")))
+            }
+        }
     }
 
     /// The tests that carry numbers of the failure catalogue, each with the number: `f07_…`, or `f30_f31_…` for two.
     pub fn numbered_tests(&self) -> Vec<(u32, &str)> {
         let mut all = Vec::new();
-        for test in &self.tests {
+        for test in self.tests.keys() {
             let parts = test.split('_').map_while(number);
             all.extend(parts.map(|number| (number, test.as_str())));
         }
@@ -156,6 +171,14 @@ impl Sources {
     }
 }
 
+/// The file and the name in a document's word for a test.
+pub fn file_and_name(word: &str) -> (Option<&str>, &str) {
+    match word.rsplit_once("::") {
+        Some((file, name)) => (Some(file), name),
+        None => (None, word),
+    }
+}
+
 /// The number of a name's part like `f07`.
 fn number(part: &str) -> Option<u32> {
     part.strip_prefix('f').filter(|digits| digits.len() == 2)?.parse().ok()
@@ -173,11 +196,14 @@ mod tests {
 
     fn sources() -> Sources {
         let mut sources = Sources::default();
-        sources
-            .add(Part::Library, "/// Of a Ghost.\nimpl House { pub fn agent() { say(\"see a/b.toml, HOME_DIR\"); } }");
-        sources.add(Part::CommandLine, "enum Command { Sessions(Args) } struct Args { max_turns: u32 }");
-        sources.add(Part::Tools, "fn hammer() {} #[test] fn f07_b() {}");
-        sources.add(Part::Library, "#[test] fn f30_f31_c() {} #[test] fn fast_a() {} #[test] fn f7_d() {}");
+        sources.add(
+            Part::Library,
+            "a.rs",
+            "/// Of a Ghost.\nimpl House { pub fn agent() { say(\"see a/b.toml, HOME_DIR\"); } }",
+        );
+        sources.add(Part::CommandLine, "b.rs", "enum Command { Sessions(Args) } struct Args { max_turns: u32 }");
+        sources.add(Part::Tools, "c.rs", "fn hammer() {} #[test] fn f07_b() {}");
+        sources.add(Part::Library, "d.rs", "#[test] fn f30_f31_c() {} #[test] fn fast_a() {} #[test] fn f7_d() {}");
         sources
     }
 
@@ -197,13 +223,26 @@ mod tests {
     fn numbered_tests_are_found_under_each_of_their_numbers() {
         let sources = sources();
         assert_eq!(sources.numbered_tests(), [(7, "f07_b"), (30, "f30_f31_c"), (31, "f30_f31_c")]);
-        assert!(sources.has_test("fast_a") && !sources.has_test("hammer"));
+    }
+
+    #[test]
+    fn a_test_is_known_by_its_name_and_by_its_file_where_there_are_several() {
+        let mut sources = sources();
+        sources.add(Part::Library, "e.rs", "#[test] fn fast_a() {} mod more { #[test] fn twice() {} }");
+        sources.add(Part::Library, "f/g.rs", "#[test] fn twice() {} mod more { #[test] fn twice() {} }");
+        for known in ["f07_b", "c.rs::f07_b", "e.rs::fast_a", "f/g.rs::twice"] {
+            assert_eq!(sources.fault_of_test(known), None, "{known}");
+        }
+        let fault = |word: &str| sources.fault_of_test(word).unwrap();
+        assert_eq!(fault("hammer"), "there is no test `hammer`");
+        assert_eq!(fault("a.rs::twice"), "there is no test `twice` in a.rs");
+        assert_eq!(fault("twice"), "`twice` stands in several files: write `e.rs::twice` or `f/g.rs::twice`");
     }
 
     #[test]
     fn this_test_is_found_in_the_workspace() {
         let sources = Sources::read(&crate::root()).unwrap();
-        assert!(sources.has_test("this_test_is_found_in_the_workspace"));
+        assert_eq!(sources.fault_of_test("xtask/src/sources.rs::this_test_is_found_in_the_workspace"), None);
         assert!(sources.knows("AgentHandle::prompt") && sources.knows("playhouse run") && sources.knows("--data-dir"));
     }
 

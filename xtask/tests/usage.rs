@@ -115,7 +115,7 @@ fn the_catalogues_are_listed_and_faults_exit_1() {
 
     fs::write(folder.join("src/lib.rs"), "pub fn prompt() {}\n").unwrap();
     let (code, _, stderr) = run("failures");
-    let gone = "`f01_a_cut_stream_is_no_answer`: write it, or name the one that shows";
+    let gone = "`f01_a_cut_stream_is_no_answer`; name the test that shows";
     let (failure, row) = ("docs/failures.md:3", "docs/lineage/peer.md:3");
     let none = "there is no test `f01_…`: write one, or say what is to bring 01";
     assert_eq!(code, Some(1));

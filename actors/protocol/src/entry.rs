@@ -132,6 +132,9 @@ pub struct Settings {
     /// The `{config}` segment of loop ids, where chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_id: Option<String>,
+    /// The program's own words about its runs: told at each run's start, read by nobody here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Arc<Value>>,
 }
 
 /// Where a sub-agent's session hangs.
@@ -275,6 +278,9 @@ pub enum EntryBody {
         input_id: InputId,
         /// What it runs with.
         config: Box<LoopConfigSnapshot>,
+        /// The program's own words about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Arc<Value>>,
     },
     /// A filter rejected a queued steer or follow-up.
     InputRejected {

@@ -47,6 +47,9 @@ pub enum AgentEvent {
         continuation_kind: Option<ContinuationKind>,
         /// What it runs with.
         config: Box<LoopConfigSnapshot>,
+        /// The program's own words about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Arc<Value>>,
     },
     /// A run ended. Every `AgentStart` has one.
     AgentEnd {

@@ -70,6 +70,9 @@ impl ThinkingLevel {
 pub struct ModelConfig {
     /// The model's id as the service knows it.
     pub id: Arc<str>,
+    /// Its name for people, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// The service's name: `openai`, `scripted`, …
     pub provider: Arc<str>,
     /// The wire protocol.
@@ -108,6 +111,9 @@ pub struct ModelConfig {
     /// The most output tokens to ask for, where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Whether it can reason, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<bool>,
     /// What its tokens cost, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
@@ -118,6 +124,7 @@ impl ModelConfig {
     pub fn new(provider: impl Into<Arc<str>>, api: ApiProtocol, id: impl Into<Arc<str>>) -> Self {
         Self {
             id: id.into(),
+            name: None,
             provider: provider.into(),
             api,
             base_url: None,
@@ -131,6 +138,7 @@ impl ModelConfig {
             api_version: None,
             context_window: None,
             max_tokens: None,
+            reasoning: None,
             prices: None,
         }
     }

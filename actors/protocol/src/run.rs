@@ -148,6 +148,9 @@ pub struct LoopConfigSnapshot {
     pub provider: Arc<str>,
     /// The `{config}` segment of the loop id.
     pub config_id: String,
+    /// The model's name for people, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// The wire protocol.
     pub api: ApiProtocol,
     /// Where the service is.
@@ -159,7 +162,10 @@ pub struct LoopConfigSnapshot {
     /// The output limit, where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Reasoning.
+    /// Whether the model can reason, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<bool>,
+    /// How much it was asked to.
     pub thinking_level: ThinkingLevel,
     /// Sampling temperature, where set.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -309,6 +309,7 @@ impl Preset {
             key_variable: self.key_variable(&variable).map(str::to_owned),
             compat: self.compat.map(Arc::new),
             context_window: limits.map(|known| known.context_window),
+            reasoning: limits.map(|known| known.reasoning),
             prices: limits.and_then(|known| known.prices),
             ..ModelConfig::new(self.name, self.api, id)
         }
@@ -398,6 +399,7 @@ mod tests {
         let claude = model_named("anthropic", "claude-sonnet-4-5", env).unwrap();
         assert_eq!(claude.base_url.as_deref(), Some("http://127.0.0.1:9"));
         assert_eq!((claude.context_window, claude.prices.is_some()), (Some(200_000), true));
+        assert_eq!(claude.reasoning, Some(true));
         assert_eq!(model_named("nobody", "x", env), None);
         assert_eq!(model_named("scripted", "a/b.json", env), Some(ModelConfig::scripted("a/b.json")));
     }

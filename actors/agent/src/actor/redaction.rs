@@ -20,8 +20,8 @@ pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
     if secrets.is_empty() {
         return;
     }
-    if let Cow::Owned(prompt) = secrets.redact(&opened.settings.system_prompt) {
-        Arc::make_mut(&mut opened.settings).system_prompt = prompt.into();
+    if matches!(secrets.redact(&opened.settings.system_prompt), Cow::Owned(_)) || opened.settings.metadata.is_some() {
+        clean_settings(secrets, Arc::make_mut(&mut opened.settings));
     }
     opened.messages.iter_mut().for_each(|message| clean_message(secrets, message));
 }
@@ -126,6 +126,9 @@ pub(super) fn clean_verdict(secrets: &Secrets, mut verdict: Verdict) -> Verdict 
 fn clean_settings(secrets: &Secrets, settings: &mut Settings) {
     if let Cow::Owned(prompt) = secrets.redact(&settings.system_prompt) {
         settings.system_prompt = prompt.into();
+    }
+    if let Some(metadata) = &mut settings.metadata {
+        secrets.redact_json(Arc::make_mut(metadata));
     }
 }
 

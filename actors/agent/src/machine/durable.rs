@@ -581,7 +581,9 @@ impl Durable {
         }
         let calls = messages.iter().filter_map(|m| m.llm()).flat_map(|m| m.tool_calls().map(|(id, ..)| id.clone()));
         self.call_ids.extend(calls);
-        self.rerun_point = None;
+        // Runs are not marked in it: the last thing that a user said and that was answered began the last one.
+        let said = messages.iter().rposition(|m| matches!(m.llm(), Some(Message::User { .. })));
+        self.rerun_point = said.map(|at| at + 1).filter(|len| *len < messages.len());
     }
 
     fn turn_mut(&mut self) -> Option<&mut Turn> {

@@ -57,11 +57,14 @@ pub(super) fn stamped(state: &Durable, id: EventId, loop_id: Option<LoopId>, at:
 pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
     let mut out = Vec::new();
     match &entry.body {
-        EntryBody::LoopStarted { parent_loop_id, continuation, config, .. } => out.push(AgentEvent::AgentStart {
-            parent_loop_id: parent_loop_id.clone(),
-            continuation_kind: continuation.as_deref().cloned(),
-            config: config.clone(),
-        }),
+        EntryBody::LoopStarted { parent_loop_id, continuation, input_id: _, config, metadata } => {
+            out.push(AgentEvent::AgentStart {
+                parent_loop_id: parent_loop_id.clone(),
+                continuation_kind: continuation.as_deref().cloned(),
+                config: config.clone(),
+                metadata: metadata.clone(),
+            });
+        }
         EntryBody::InputRejected { input_id, reason } => {
             out.push(AgentEvent::InputRejected { input_id: input_id.clone(), reason: reason.clone() });
         }

@@ -98,11 +98,9 @@ impl Machine {
         };
         let config = Box::new(self.snapshot());
         let loop_id = Some(self.next_loop_id());
-        let input_id = pending.input_id;
-        self.push_in(
-            loop_id,
-            EntryBody::LoopStarted { parent_loop_id, continuation: continuation.map(Box::new), input_id, config },
-        );
+        let (input_id, continuation) = (pending.input_id, continuation.map(Box::new));
+        let metadata = self.durable.settings.metadata.clone();
+        self.push_in(loop_id, EntryBody::LoopStarted { parent_loop_id, continuation, input_id, config, metadata });
         self.mark = self.now.mono;
     }
 
@@ -135,10 +133,12 @@ impl Machine {
             model: settings.model.id.clone(),
             provider: settings.model.provider.clone(),
             config_id: self.config_segment(),
+            name: settings.model.name.clone(),
             api: settings.model.api,
             base_url: settings.model.base_url.clone(),
             context_window: settings.model.context_window,
             max_tokens: settings.max_tokens.or(settings.model.max_tokens),
+            reasoning: settings.model.reasoning,
             thinking_level: settings.thinking_level,
             temperature: settings.temperature,
         }

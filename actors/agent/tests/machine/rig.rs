@@ -533,5 +533,6 @@ fn settings() -> Settings {
         steering_mode: Default::default(),
         follow_up_mode: Default::default(),
         config_id: Some("c".into()),
+        metadata: None,
     }
 }

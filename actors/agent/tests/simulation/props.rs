@@ -120,6 +120,7 @@ pub fn settings(rng: &mut Rng) -> Settings {
         steering_mode: mode(rng),
         follow_up_mode: mode(rng),
         config_id: None,
+        metadata: None,
     }
 }
 
