@@ -64,7 +64,7 @@ async fn f58_a_house_goes_on_when_users_code_has_every_blocking_thread() {
 
     let session = plain.session_id();
     let sessions = soon("the list", house.sessions()).await.unwrap();
-    assert!(sessions.iter().any(|one| one.session_id == session && one.status == SessionStatus::Idle));
+    assert!(sessions.iter().any(|one| one.session_id == session && one.status == SessionStatus::Done));
     let events = soon("the events", house.events(&session, None)).await.unwrap();
     assert!(!events.is_empty());
     soon("the dismissal", house.dismiss(plain.id())).await;
