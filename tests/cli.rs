@@ -7,6 +7,8 @@ mod support;
 mod audit;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/looking.rs"]
+mod looking;
 #[path = "cli/models.rs"]
 mod models;
 #[path = "cli/permitting.rs"]
