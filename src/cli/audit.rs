@@ -7,7 +7,7 @@ use playhouse::session::{ChainHash, FileStore, Store, StoreError, Take, Verifica
 use serde_json::{Value, json};
 
 use super::args::{AuditArgs, AuditCommand};
-use super::sessions::{open, print};
+use super::sessions::{look, print};
 use super::stop::Stop;
 use super::text::{Tint, error_line, one_line};
 use super::trail::{Kind, Step, count, trail};
@@ -17,12 +17,12 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
     let is_there = folder.exists();
     match args.command {
         AuditCommand::Verify { sessions, heads, json } => {
-            let report = if is_there { check(&open(folder)?, sessions)? } else { absent(sessions)? };
+            let report = if is_there { check(&look(folder)?, sessions)? } else { absent(sessions)? };
             verify(&report, &heads, json, folder)
         }
         AuditCommand::Show { session, .. } if !is_there => Err(Stop::refused(StoreError::Unknown { session })),
         AuditCommand::Show { session, json } => {
-            let loaded = open(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
             }
@@ -105,6 +105,8 @@ fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, S
 enum Finding<'a> {
     /// It is as it was written.
     Well(&'a Verification, ChainHash),
+    /// Nothing was written to it: a crash came before the first record was whole.
+    Empty(&'a Verification),
     /// Nothing in it is part of a chain.
     NoChain(&'a Verification),
     /// Something in it is not.
@@ -120,6 +122,7 @@ impl<'a> Finding<'a> {
             Ok(checked) => match (&checked.broken, checked.head()) {
                 (Some(damage), _) => Self::Broken(checked, damage.to_string()),
                 (None, Some(head)) => Self::Well(checked, head),
+                (None, None) if checked.records() == 0 => Self::Empty(checked),
                 (None, None) => Self::NoChain(checked),
             },
         }
@@ -127,7 +130,7 @@ impl<'a> Finding<'a> {
 
     fn is_well(&self) -> bool {
         match self {
-            Self::Well(..) => true,
+            Self::Well(..) | Self::Empty(_) => true,
             Self::NoChain(_) | Self::Broken(..) | Self::Unread(_) => false,
         }
     }
@@ -143,6 +146,10 @@ impl<'a> Finding<'a> {
                 );
                 (text, notes(checked))
             }
+            Self::Empty(checked) => (
+                format!("empty     {session}  nothing was written before a crash; it can be removed\n"),
+                notes(checked),
+            ),
             Self::NoChain(checked) => {
                 let records = checked.records();
                 let why = "written before there was one; it begins with the next record and covers these";
@@ -158,6 +165,7 @@ impl<'a> Finding<'a> {
     fn json(&self, session: &SessionId) -> Value {
         let (status, checked, reason) = match self {
             Self::Well(checked, _) => ("ok", Some(checked), None),
+            Self::Empty(checked) => ("empty", Some(checked), None),
             Self::NoChain(checked) => ("no_chain", Some(checked), None),
             Self::Broken(checked, damage) => ("broken", Some(checked), Some(damage.clone())),
             Self::Unread(error) => ("broken", None, Some(error.to_string())),

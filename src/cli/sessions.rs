@@ -23,7 +23,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
     let is_there = folder.exists();
     match args.command {
         SessionsCommand::List { json } => {
-            let all = if is_there { open(folder)?.list().map_err(Stop::refused)? } else { Vec::new() };
+            let all = if is_there { look(folder)?.list().map_err(Stop::refused)? } else { Vec::new() };
             list(&all, json, folder)
         }
         SessionsCommand::Show { session, .. }
@@ -34,7 +34,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             Err(Stop::refused(StoreError::Unknown { session }))
         }
         SessionsCommand::Show { session, json } => {
-            let store = open(folder)?;
+            let store = look(folder)?;
             let loaded = store.load(&session, Take::Peek).map_err(Stop::refused)?;
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
@@ -76,8 +76,13 @@ fn tell_state(summary: &SessionSummary) {
 }
 
 /// The data directory, as one of the processes that share it.
-pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
+fn open(folder: &Path) -> Result<FileStore, Stop> {
     FileStore::open(folder).map_err(|error| unusable(&error))
+}
+
+/// The data directory, for one who changes nothing in it.
+pub(super) fn look(folder: &Path) -> Result<FileStore, Stop> {
+    FileStore::look(folder).map_err(|error| unusable(&error))
 }
 
 /// Writes to stdout.

@@ -276,13 +276,12 @@ impl Recordings {
 async fn open_files(path: PathBuf, options: FileOptions) -> Result<FileStore, StoreError> {
     let work = move || {
         let files = FileStore::open_with(path, options)?;
-        for node in files.dead_nodes()? {
-            let killed = playhouse_tools::kill_leftovers(node.as_str());
-            if killed > 0 {
-                tracing::warn!(%node, killed, "killed what a dead house left running");
-            }
-            files.bury(&node)?;
+        let dead = files.dead_nodes()?;
+        let killed = playhouse_tools::kill_leftovers(&dead.iter().map(NodeId::as_str).collect::<Vec<_>>());
+        if killed > 0 {
+            tracing::warn!(killed, "killed what dead houses left running");
         }
+        files.bury_all(&dead)?;
         Ok(files)
     };
     match Threads::new("house", 1).run(work).await {

@@ -20,9 +20,9 @@ use crate::fail::DefaultDisk;
 use crate::folder::{self, NO_FOLLOW, Paths};
 use crate::journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
 use crate::listing;
-use crate::ownership::{Claim, Holder, Owners, read_record};
+use crate::ownership::{Claim, Holder, OWNER_DRAFT, Owners, read_record};
 use crate::record::Print;
-use crate::recovery;
+use crate::recovery::{self, JOURNAL_DRAFT};
 use crate::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
@@ -81,17 +81,33 @@ impl FileStore {
         folder::ensure(&sessions)?;
         folder::ensure(&owners)?;
         folder::check_writable(&sessions)?;
-        let node = options.node.unwrap_or_else(|| uuid::Uuid::new_v4().simple().to_string().into());
-        Ok(Self {
-            owners: Owners::open(owners, node)?,
+        let node = options.node.clone().unwrap_or_else(new_node);
+        let owners = Owners::open(owners, node)?;
+        Ok(Self::with(data_dir, owners, options))
+    }
+
+    /// Opens a data directory to look at it: nothing in it is made or changed, and nothing can be taken. It may be
+    /// read-only, or not be there.
+    pub fn look(data_dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let data_dir = data_dir.into();
+        for folder in [&data_dir, &data_dir.join("sessions"), &data_dir.join("owners")] {
+            folder::check_if_there(folder)?;
+        }
+        let owners = Owners::look(data_dir.join("owners"), new_node());
+        Ok(Self::with(data_dir, owners, FileOptions::default()))
+    }
+
+    fn with(data_dir: PathBuf, owners: Owners, options: FileOptions) -> Self {
+        Self {
+            sessions: data_dir.join("sessions"),
+            owners,
             disk: options.disk,
             slots: Mutex::default(),
             descriptors: Mutex::new(Descriptors::new(options.open_files)),
             buffers: Mutex::default(),
             suspects: Mutex::default(),
             data_dir,
-            sessions,
-        })
+        }
     }
 
     /// This process's name among those that share the directory.
@@ -125,6 +141,36 @@ impl FileStore {
     /// Forgets a dead node: removes its lock file.
     pub fn bury(&self, node: &NodeId) -> Result<(), StoreError> {
         self.owners.bury(node)
+    }
+
+    /// Forgets dead nodes, and removes what they were in the middle of writing beside journals.
+    pub fn bury_all(&self, nodes: &[NodeId]) -> Result<(), StoreError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        // Under the lock no owner record is being written and no session changes hands.
+        self.owners.exclusively(|| {
+            for folder in listing::folders(&self.sessions)? {
+                for entry in listing::read_folder(&folder)? {
+                    self.sweep(&entry.path())?;
+                }
+            }
+            Ok(())
+        })?;
+        nodes.iter().try_for_each(|node| self.bury(node))
+    }
+
+    /// Removes a draft that no live process works on.
+    fn sweep(&self, path: &Path) -> Result<(), StoreError> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let session = |draft: &str| name.strip_suffix(draft)?.strip_suffix('.').and_then(|id| SessionId::new(id).ok());
+        if session(OWNER_DRAFT).is_some() {
+            return folder::remove_if_there(path);
+        }
+        match session(JOURNAL_DRAFT) {
+            Some(session) if self.holder(&session)?.is_none() => folder::remove_if_there(path),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The live process that holds a session, this one included.
@@ -347,6 +393,7 @@ impl Store for FileStore {
             for torn in recovery::torn_files(&paths)? {
                 folder::remove_if_there(&torn)?;
             }
+            folder::remove_if_there(&paths.journal.with_extension(JOURNAL_DRAFT))?;
             folder::remove_if_there(&paths.owner)?;
             folder::sync(&paths.folder)
         });
@@ -376,6 +423,10 @@ impl Store for FileStore {
             Err(_) => Ok(()),
         }
     }
+}
+
+fn new_node() -> NodeId {
+    uuid::Uuid::new_v4().simple().to_string().into()
 }
 
 /// What a journal's last settings say; `None` if they cannot be read.

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::store::StoreError;
 
@@ -131,12 +132,8 @@ pub(crate) fn sync(path: &Path) -> Result<(), StoreError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(|e| StoreError::io("flush the folder", path, &e))
 }
 
-/// Fails with the reason if nothing can be made in a folder.
+/// Fails with the reason if nothing may be made in a folder.
 pub(crate) fn check_writable(path: &Path) -> Result<(), StoreError> {
-    let probe = path.join(format!(".writable-{}", uuid::Uuid::new_v4().simple()));
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&probe)
-        .and_then(|()| fs::remove_dir(&probe))
-        .map_err(|e| StoreError::io("write to", path, &e))
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, path, wanted, AtFlags::EACCESS).map_err(|e| StoreError::io("write to", path, &e.into()))
 }

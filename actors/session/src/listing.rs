@@ -28,11 +28,8 @@ pub(crate) fn list(
 /// The journals below `sessions`, in any order.
 pub(crate) fn journals(sessions: &Path) -> Result<Vec<(SessionId, PathBuf)>, StoreError> {
     let mut all = Vec::new();
-    for shard in read_folder(sessions)? {
-        if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
-        }
-        for entry in read_folder(&shard.path())? {
+    for shard in folders(sessions)? {
+        for entry in read_folder(&shard)? {
             let name = entry.file_name();
             let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".journal")) else { continue };
             let Ok(session) = SessionId::new(id) else { continue };
@@ -40,6 +37,22 @@ pub(crate) fn journals(sessions: &Path) -> Result<Vec<(SessionId, PathBuf)>, Sto
         }
     }
     Ok(all)
+}
+
+/// The folders that journals are in.
+pub(crate) fn folders(sessions: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut all = Vec::new();
+    for entry in read_folder(sessions)? {
+        let is_shard = matches!(entry.file_name().as_encoded_bytes(), [a, b] if is_hex(*a) && is_hex(*b));
+        if is_shard && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            all.push(entry.path());
+        }
+    }
+    Ok(all)
+}
+
+fn is_hex(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
 /// `None` when the journal was removed meanwhile.
@@ -77,8 +90,10 @@ fn summarise(
     }
 }
 
-fn read_folder(path: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
-    fs::read_dir(path)
-        .and_then(|entries| entries.collect::<io::Result<_>>())
-        .map_err(|e| StoreError::io("list", path, &e))
+/// What is in a folder. One that is gone, or was never there, holds nothing.
+pub(crate) fn read_folder(path: &Path) -> Result<Vec<fs::DirEntry>, StoreError> {
+    match fs::read_dir(path).and_then(|entries| entries.collect::<io::Result<_>>()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|e| StoreError::io("list", path, &e)),
+    }
 }

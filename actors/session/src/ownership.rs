@@ -17,6 +17,7 @@ use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::folder::{self, NO_FOLLOW};
+use crate::listing::read_folder;
 use crate::store::StoreError;
 
 /// A live process that holds something.
@@ -77,8 +78,18 @@ pub(crate) struct Owners {
     folder: PathBuf,
     node: NodeId,
     pid: u32,
-    /// Locked until the house that the process keeps here ends.
-    lock: Mutex<Option<File>>,
+    place: Mutex<Place>,
+}
+
+/// Whether a process has a place among the others.
+#[derive(Debug)]
+enum Place {
+    /// The lock is held until the house that the process keeps here ends.
+    Held(#[allow(dead_code, reason = "held, not read")] File),
+    /// That house has ended.
+    GivenUp,
+    /// It never took one: it only looks.
+    None,
 }
 
 impl Owners {
@@ -92,34 +103,68 @@ impl Owners {
         if node.as_str() == TAKEOVER || folder::exists(&path)? {
             return Err(StoreError::Node { node, reason: "is taken; every process needs a name of its own" });
         }
+        let owners = Self { folder, node, pid, place: Mutex::new(Place::None) };
+        let file = owners.alone(|| {
+            owners.sweep()?;
+            owners.take_place(&path)
+        })?;
+        *owners.place() = Place::Held(file);
+        Ok(owners)
+    }
+
+    /// For one who only looks at what others own.
+    pub fn look(folder: PathBuf, node: NodeId) -> Self {
+        Self { folder, node, pid: std::process::id(), place: Mutex::new(Place::None) }
+    }
+
+    fn take_place(&self, path: &Path) -> Result<File, StoreError> {
         // Locked before it has its name, so that nobody ever sees it unlocked while this process lives.
-        let draft = folder.join(format!("{node}.lock.new"));
+        let (node, pid) = (&self.node, self.pid);
+        let draft = self.folder.join(format!("{node}{DRAFT}"));
         let mut file = create_new(&draft).map_err(|e| StoreError::io("create the process lock", &draft, &e))?;
         let content = serde_json::json!({ "node": node, "pid": pid }).to_string();
         let ready = file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(content.as_bytes()));
-        if let Err(e) = ready.and_then(|()| fs::rename(&draft, &path)) {
+        if let Err(e) = ready.and_then(|()| fs::rename(&draft, path)) {
             let _ = fs::remove_file(&draft);
-            return Err(StoreError::io("create the process lock", &path, &e));
+            return Err(StoreError::io("create the process lock", path, &e));
         }
-        Ok(Self { folder, node, pid, lock: Mutex::new(Some(file)) })
+        Ok(file)
+    }
+
+    /// Removes drafts of process locks whose makers are dead: they are locked for as long as somebody works on them.
+    fn sweep(&self) -> Result<(), StoreError> {
+        for entry in read_folder(&self.folder)? {
+            let path = entry.path();
+            if !entry.file_name().to_str().is_some_and(|name| name.ends_with(DRAFT)) {
+                continue;
+            }
+            if folder::open_to_read(&path)?.is_some_and(|file| file.try_lock_shared().is_ok()) {
+                folder::remove_if_there(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives up the process's own lock, and with it every session: another house may have them.
     pub fn close(&self) {
-        let mut lock = self.lock();
-        if lock.is_some() {
+        let mut place = self.place();
+        if let Place::Held(_) = *place {
             // Removed while it is locked, so that nobody takes an orderly end for a death.
             let _ = fs::remove_file(lock_path(&self.folder, &self.node));
-            *lock = None;
+            *place = Place::GivenUp;
         }
     }
 
     fn is_open(&self) -> Result<(), StoreError> {
-        if self.lock().is_some() { Ok(()) } else { Err(StoreError::Closed) }
+        match *self.place() {
+            Place::Held(_) => Ok(()),
+            Place::GivenUp => Err(StoreError::Closed),
+            Place::None => Err(StoreError::OnlyLooks),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<File>> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn node(&self) -> &NodeId {
@@ -316,6 +361,14 @@ impl Owners {
 
     /// Runs `change` while no other process, and nobody in this one, changes an owner record.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match *self.place() {
+            Place::Held(_) | Place::GivenUp => {}
+            Place::None => return Err(StoreError::OnlyLooks),
+        }
+        self.alone(change)
+    }
+
+    fn alone<T>(&self, change: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let path = lock_path(&self.folder, &NodeId::from(TAKEOVER));
         let file = OpenOptions::new()
             .create(true)
@@ -333,7 +386,7 @@ impl Owners {
         let record = OwnerRecord { node: self.node.clone(), epoch, pid: self.pid, standing };
         let failed = |e: io::Error| StoreError::io("write the owner record", path, &e);
         let json = serde_json::to_vec(&record).map_err(io::Error::from).map_err(failed)?;
-        let draft = path.with_extension("owner.new");
+        let draft = path.with_extension(OWNER_DRAFT);
         folder::remove_if_there(&draft)?;
         let mut file = create_new(&draft).map_err(failed)?;
         let written = file.write_all(&json).and_then(|()| match safety {
@@ -374,6 +427,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// The name of the lock under which owner records change; no node can have it.
 const TAKEOVER: &str = "takeover";
+
+/// How the draft of a process lock ends.
+const DRAFT: &str = ".lock.new";
+/// How the draft of an owner record ends. It is written under the takeover lock.
+pub(crate) const OWNER_DRAFT: &str = "owner.new";
 
 fn lock_path(folder: &Path, node: &NodeId) -> PathBuf {
     folder.join(format!("{node}.lock"))

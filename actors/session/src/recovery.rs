@@ -93,11 +93,14 @@ pub(crate) fn torn_files(paths: &Paths) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
+/// How the draft of a journal ends that is written anew, by its owner.
+pub(crate) const JOURNAL_DRAFT: &str = "journal.new";
+
 /// Writes a journal to a new file that takes its name. After a failed flush the kernel may count as clean, and show,
 /// what never reached the disk: only bytes that are written again can be flushed again.
 pub(crate) fn write_anew(disk: &dyn Disk, paths: &Paths) -> Result<(), StoreError> {
     let failed = |e: io::Error| StoreError::FlushFailed { path: paths.journal.clone(), reason: e.to_string() };
-    let draft = paths.journal.with_extension("journal.new");
+    let draft = paths.journal.with_extension(JOURNAL_DRAFT);
     folder::remove_if_there(&draft)?;
     let Some(mut old) = folder::open_to_read(&paths.journal)? else { return Ok(()) };
     // Through memory: `io::copy` may share the old file's blocks instead of writing them.

@@ -141,6 +141,9 @@ pub enum StoreError {
     /// The house that used it has ended.
     #[error("this store is closed, because its house has ended; open the data directory again")]
     Closed,
+    /// The store was opened with [`FileStore::look`](crate::FileStore::look).
+    #[error("this data directory was opened to look at it only; open it as a house does to change something")]
+    OnlyLooks,
     /// It was appended to before it was loaded.
     #[error("session `{session}` is not loaded here; load it before appending to it")]
     NotLoaded {
@@ -260,6 +263,7 @@ impl StoreError {
             | Self::InUse { .. }
             | Self::Fenced { .. }
             | Self::Closed
+            | Self::OnlyLooks
             | Self::NotLoaded { .. }
             | Self::Conflict { .. }
             | Self::Changed { .. }
@@ -291,6 +295,7 @@ impl StoreError {
             | Self::InUse { .. }
             | Self::Fenced { .. }
             | Self::Closed
+            | Self::OnlyLooks
             | Self::NotLoaded { .. }
             | Self::Changed { .. }
             | Self::NewerFormat { .. }

@@ -317,16 +317,20 @@ pub fn adopt_orphans() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Kills every process that a dead house left behind, and tells how many there were. Blocks, at most about 2 s.
+/// Kills every process that dead houses left behind, and tells how many there were. Blocks, at most about 2 s. However
+/// many houses there are, the processes of the machine are gone through once, and again while something is found.
 ///
 /// Never touches this process nor those it was started by.
-pub fn kill_leftovers(dead_node: &str) -> usize {
-    crate::sandbox::clear_temp(dead_node);
+pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
+    dead_nodes.iter().for_each(|node| crate::sandbox::clear_temp(node));
+    if dead_nodes.is_empty() {
+        return 0;
+    }
     let me = getpid().as_raw_nonzero().get();
     let deadline = Instant::now() + PATIENCE;
     let spared = lineage(me);
     // Inside a tool of the dead house, our own tools bear its name too.
-    let inside = std::env::var(HOUSE_VAR).is_ok_and(|value| names(&value, dead_node));
+    let inside = std::env::var(HOUSE_VAR).is_ok_and(|value| dead_nodes.iter().any(|node| names(&value, node)));
     let mut killed = HashSet::new();
     let mut clean = 0;
     while clean < 2 && Instant::now() < deadline {
@@ -343,7 +347,7 @@ pub fn kill_leftovers(dead_node: &str) -> usize {
         };
         proc_table::survey(|seen| {
             let is_ours = || spared.contains(&seen.pid) || (inside && descends(seen.pid, me));
-            if is_left_by(seen.pid, dead_node) && !is_ours() {
+            if is_left_by(seen.pid, dead_nodes) && !is_ours() {
                 end(&seen);
                 doomed.insert(seen.pid, seen);
             } else {
@@ -370,9 +374,9 @@ pub fn kill_leftovers(dead_node: &str) -> usize {
     killed.len()
 }
 
-fn is_left_by(pid: i32, dead_node: &str) -> bool {
-    proc_table::lock_limit(pid).is_some_and(|tag| is_tag_of(tag, dead_node))
-        || proc_table::environ(pid, HOUSE_VAR).is_some_and(|value| names(&value, dead_node))
+fn is_left_by(pid: i32, dead_nodes: &[&str]) -> bool {
+    proc_table::lock_limit(pid).is_some_and(|tag| dead_nodes.iter().any(|node| is_tag_of(tag, node)))
+        || proc_table::environ(pid, HOUSE_VAR).is_some_and(|value| dead_nodes.iter().any(|node| names(&value, node)))
 }
 
 /// This process and all above it.

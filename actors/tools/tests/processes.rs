@@ -206,8 +206,8 @@ async fn what_a_dead_house_left_is_killed() {
     house.wait().unwrap();
     assert_eq!(sleepers(&time), 4, "nobody was there to end them");
     let (stranger, name) = (format!("{node}-not"), node.clone());
-    assert_eq!(tokio::task::spawn_blocking(move || kill_leftovers(&stranger)).await.unwrap(), 0);
-    let killed = tokio::task::spawn_blocking(move || kill_leftovers(&name)).await.unwrap();
+    assert_eq!(tokio::task::spawn_blocking(move || kill_leftovers(&[&stranger])).await.unwrap(), 0);
+    let killed = tokio::task::spawn_blocking(move || kill_leftovers(&["nobody", &name])).await.unwrap();
     assert!(killed >= 4, "{killed}");
     assert_eq!(alive(&time), Vec::<u32>::new());
     assert_eq!(sleepers(&kept), 2, "a live house's processes are left alone");
