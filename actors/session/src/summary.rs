@@ -181,6 +181,7 @@ impl<'a> Fold<'a> {
             | EntryBody::StopRefused { .. }
             | EntryBody::TurnEnded { .. }
             | EntryBody::AbortAsked { .. }
+            | EntryBody::LimitReached { .. }
             | EntryBody::LoopClosed
             | EntryBody::Recovered { .. }
             | EntryBody::Parked { .. }

@@ -211,6 +211,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         | EntryBody::AbortAsked { .. }
         | EntryBody::ToolHooked { .. }
         | EntryBody::HaltAsked { .. }
+        | EntryBody::LimitReached { .. }
         | EntryBody::StopRefused { .. }
         | EntryBody::LoopClosed
         | EntryBody::Reset { .. }
