@@ -46,7 +46,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
-            let loaded = open(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
             let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
             let events = replay(entries, after);
             let events = events.map_err(|error| Stop::Refused(format!("session `{session}`: {error}")))?;

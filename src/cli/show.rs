@@ -109,6 +109,7 @@ fn tell(body: &EntryBody, text: &mut String) {
         | EntryBody::StopRefused { .. }
         | EntryBody::TurnEnded { .. }
         | EntryBody::AbortAsked { .. }
+        | EntryBody::LimitReached { .. }
         | EntryBody::LoopClosed => {}
     }
 }

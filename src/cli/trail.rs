@@ -127,6 +127,7 @@ fn act(body: &EntryBody) -> Option<Act<'_>> {
         EntryBody::Configured { settings, .. } => Act::decision("configured", None, allowance(settings)),
         EntryBody::InputRejected { reason, .. } => Act::decision("rejected", None, reason),
         EntryBody::AbortAsked { .. } => Act::decision("aborted", None, ""),
+        EntryBody::LimitReached { limit } => Act::decision("stopped", None, limit.to_string()),
         EntryBody::PermissionAsked { tool_call_id, question, .. } => {
             Act::decision("asked", Some(tool_call_id), format!("{} ({})", question.reason, question.level))
         }

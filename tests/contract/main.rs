@@ -1,6 +1,7 @@
 //! What the loop promises, through handles and journals: who is refused when, and what enters the conversation.
 //! [`hooks`] has what hooks and filters decide.
 
+mod deadlines;
 mod hooks;
 #[path = "../support/kit.rs"]
 mod kit;

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings, SpawnRef};
 use playhouse_protocol::{
@@ -17,6 +18,10 @@ use uuid::Uuid;
 
 use crate::definition::Definition;
 use crate::machine::RunReport;
+
+/// What a sub-agent may use, unless it is given more: tokens of all its calls, and running time.
+const TOKENS: u64 = 100_000;
+const TIME: Duration = Duration::from_secs(300);
 
 /// A tool that hands a task to an agent of its own.
 #[derive(Clone)]
@@ -30,7 +35,8 @@ pub struct SubAgentTool {
 }
 
 impl SubAgentTool {
-    /// A sub-agent under this tool name. It uses its parent's model unless it is given one.
+    /// A sub-agent under this tool name. It uses its parent's model unless it is given one, and may use 100,000 tokens
+    /// and 300 s unless it is given other limits.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -38,7 +44,11 @@ impl SubAgentTool {
                 .to_owned(),
             system_prompt: "".into(),
             model: None,
-            limits: ExecutionLimits::default(),
+            limits: ExecutionLimits {
+                max_total_tokens: Some(TOKENS),
+                max_duration: Some(TIME),
+                ..ExecutionLimits::default()
+            },
             definition: Arc::new(Definition::default()),
         }
     }
@@ -160,8 +170,11 @@ pub(crate) fn result_of(report: &RunReport) -> Result<ToolResult, ToolError> {
     match &report.outcome {
         Outcome::Stop | Outcome::Length => Ok(result),
         Outcome::Limit { limit } => {
-            result.details = json!({ "stopped": limit.to_string() });
-            Ok(result)
+            let mut error = format!("the sub-agent was stopped by its limits before it was done: {limit}");
+            if let Some(words) = report.last_words() {
+                error.push_str(&format!(". Its last words: {words}"));
+            }
+            Err(ToolError::Failed(error))
         }
         Outcome::Aborted => Err(ToolError::Cancelled),
         Outcome::Error { message } => Err(ToolError::Failed(format!("the sub-agent failed: {message}"))),
@@ -204,7 +217,6 @@ impl Tool for Face {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_childs_limits_never_exceed_its_parents() {

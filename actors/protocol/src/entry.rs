@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::call::{FailureKind, ProviderError, ResponseFormat};
 use crate::config::{
-    CacheConfig, ExecutionLimits, Mode, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy,
+    CacheConfig, ExecutionLimits, LimitHit, Mode, PermissionMode, QueueMode, RetryConfig, ToolExecutionStrategy,
 };
 use crate::ids::{AgentId, CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
@@ -465,6 +465,11 @@ pub enum EntryBody {
         /// The sender's id for it.
         input_id: InputId,
     },
+    /// The run's time is up: what is under way is ended as by an abort.
+    LimitReached {
+        /// The limit.
+        limit: LimitHit,
+    },
     /// The run is over.
     LoopEnded {
         /// How.
@@ -588,6 +593,7 @@ impl EntryBody {
             | Self::PlanRejected { .. }
             | Self::TurnEnded { .. }
             | Self::AbortAsked { .. }
+            | Self::LimitReached { .. }
             | Self::LoopEnded { .. }
             | Self::Parked { .. }
             | Self::Reset { .. }

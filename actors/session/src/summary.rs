@@ -293,6 +293,7 @@ impl<'a> Fold<'a> {
             | EntryBody::StopRefused { .. }
             | EntryBody::TurnEnded { .. }
             | EntryBody::AbortAsked { .. }
+            | EntryBody::LimitReached { .. }
             | EntryBody::LoopClosed
             | EntryBody::Recovered { .. }
             | EntryBody::Parked { .. } => {}

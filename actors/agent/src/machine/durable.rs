@@ -327,6 +327,11 @@ impl Durable {
                     pending.aborting = true;
                 }
             }
+            EntryBody::LimitReached { limit } => {
+                if let Some(run) = &mut self.run {
+                    run.limit.get_or_insert(*limit);
+                }
+            }
             EntryBody::LoopEnded { outcome, placed, note, hook_follows } => {
                 self.end(entry, outcome, placed, note.as_ref(), *hook_follows);
             }
@@ -407,6 +412,7 @@ impl Durable {
             format,
             plan,
             aborting,
+            limit: None,
             halt: None,
             nudge: None,
             refusals: 0,

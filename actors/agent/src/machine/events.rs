@@ -214,6 +214,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
         | EntryBody::AbortAsked { .. }
         | EntryBody::ToolHooked { .. }
         | EntryBody::HaltAsked { .. }
+        | EntryBody::LimitReached { .. }
         | EntryBody::StopRefused { .. }
         | EntryBody::LoopClosed
         | EntryBody::Reset { .. }

@@ -12,6 +12,7 @@ use playhouse_protocol::{
 
 use super::effect::Effect;
 use super::input::{HookId, HookPoint, Verdict};
+use super::time::Clock;
 
 /// What is under way.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Flight {
     pub may_stop: bool,
     /// Tool calls that are past their vetting.
     pub tools: BTreeMap<ToolCallId, Box<ToolFlight>>,
+    /// The run's time.
+    pub clock: Clock,
     /// A change of session that is under way.
     pub rotation: Option<Box<Rotation>>,
     /// Why nothing more may happen.
@@ -66,6 +69,7 @@ impl Flight {
             opening: None,
             may_stop: false,
             tools: BTreeMap::new(),
+            clock: Clock::ZERO,
             rotation: None,
             parked: None,
         }

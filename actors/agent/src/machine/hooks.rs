@@ -48,8 +48,8 @@ impl Machine {
     }
 
     pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
-        let aborting = self.durable.run.as_ref().is_some_and(|run| run.aborting);
-        let after = if aborting { ABORTING_DEADLINE } else { self.setup.hook_deadline(call.point()) };
+        let stopping = self.durable.run.as_ref().is_some_and(|run| run.is_stopping());
+        let after = if stopping { ABORTING_DEADLINE } else { self.setup.hook_deadline(call.point()) };
         self.act(Effect::Hook { hook, call });
         self.act(Effect::Arm { timer: Timer::Hook(hook), after });
     }

@@ -285,6 +285,8 @@ pub enum Timer {
     Permission(PermissionId),
     /// Tools that were told to stop.
     AbortGrace,
+    /// The run.
+    Deadline,
 }
 
 /// What a tool call is before anything happens to it.

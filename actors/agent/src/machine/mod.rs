@@ -8,7 +8,7 @@
 //!
 //! The rooms: `accept` takes inputs in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
 //! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
-//! runs calls and answers them, `hooks` waits for hooks and `hooks_tool` and `hooks_run` act on what they say, `rotate` changes the session; [`durable`] applies entries and
+//! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run` act on what they say, `rotate` changes the session; [`durable`] applies entries and
 //! [`events`] says what they mean to observers.
 
 mod accept;
@@ -30,6 +30,7 @@ pub mod report;
 mod rotate;
 pub mod run;
 mod seen;
+mod time;
 mod tools;
 mod turn;
 mod updates;
@@ -141,8 +142,6 @@ pub struct Machine {
     durable: Durable,
     flight: InFlight,
     counters: Counters,
-    /// Since when running time counts that the journal does not have.
-    mark: Duration,
     /// The entry that opens the journal, until it is there.
     opened: Option<Arc<Opened>>,
     journal: Journal,
@@ -182,14 +181,13 @@ impl Machine {
     fn with(durable: Durable, opened: Option<Arc<Opened>>, setup: Setup, journal: Journal) -> Self {
         let (flight, counters) = (InFlight::default(), Counters::default());
         let now = Now { wall: 0, mono: Duration::ZERO };
-        Self { setup, durable, flight, counters, mark: now.mono, opened, journal, now, out: Vec::new() }
+        Self { setup, durable, flight, counters, opened, journal, now, out: Vec::new() }
     }
 
     /// Goes on after a fold: what was under way is asked for again, or answered for. An agent that was restarted too
     /// often without getting anywhere is parked until someone asks for it.
     pub fn recover(&mut self, now: Now, reason: &str, wake: Wake) -> Vec<Effect> {
         self.now = now;
-        self.mark = now.mono;
         let spent = wake == Wake::Restarted && self.is_running() && self.durable.restarts() >= MOST_RESTARTS;
         if let (true, Some(reason)) = (spent, self.durable.parked.clone()) {
             self.flight.parked = Some(reason.clone());
@@ -279,6 +277,7 @@ impl Machine {
 
     fn finish_input(&mut self) -> Vec<Effect> {
         while self.step() {}
+        self.keep_time();
         self.seal();
         if self.is_at_rest() && self.flight.parked.is_none() {
             self.flight = InFlight::default();
@@ -419,7 +418,7 @@ impl Machine {
             | Effect::Remember { .. }
             | Effect::Ack { .. }
             | Effect::Refuse { .. }
-            | Effect::Arm { timer: Timer::AbortGrace, .. }
+            | Effect::Arm { timer: Timer::AbortGrace | Timer::Deadline, .. }
             | Effect::Disarm(_)
             | Effect::Finish(_)
             | Effect::Rotated { .. }
@@ -464,6 +463,7 @@ impl Machine {
             Timer::Hook(hook) => self.hook_overdue(hook),
             Timer::Permission(permission_id) => self.permission_overdue(&permission_id),
             Timer::AbortGrace => self.abort_overdue(),
+            Timer::Deadline => self.deadline(),
         }
     }
 }

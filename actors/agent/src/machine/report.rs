@@ -22,6 +22,13 @@ pub struct RunReport {
 }
 
 impl RunReport {
+    /// The last text of the model that is not empty: a run that was stopped may end with nothing.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let messages = self.messages.iter().rev().filter_map(|message| message.llm());
+        let said = messages.filter(|message| matches!(message, Message::Assistant { .. })).map(Message::text);
+        said.into_iter().find(|text| !text.trim().is_empty())
+    }
+
     /// The text of the model's last message, empty when there is none.
     pub fn text(&self) -> String {
         self.messages

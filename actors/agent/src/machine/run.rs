@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
-    AgentMessage, CallId, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LlmMessage, LoopId,
-    Message, MessageId, Outcome, PermissionId, Question, ResponseFormat, StopReason, ToolCallId, ToolResult, TurnId,
-    Usage,
+    AgentMessage, CallId, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage,
+    LoopId, Message, MessageId, Outcome, PermissionId, Question, ResponseFormat, StopReason, ToolCallId, ToolResult,
+    TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -61,6 +61,8 @@ pub struct Run {
     pub plan: Vec<PlannedChange>,
     /// Whether an abort was accepted.
     pub aborting: bool,
+    /// The limit that ends what is under way.
+    pub limit: Option<LimitHit>,
     /// Why a hook ends it.
     pub halt: Option<String>,
     /// What it goes on with because a hook did not let it stop, until its next turn places it.
@@ -264,6 +266,11 @@ impl Run {
             Phase::Turn(turn) => Some(turn),
             Phase::Opening | Phase::Between(_) => None,
         }
+    }
+
+    /// Whether what is under way is being ended: by an abort, or by a limit.
+    pub fn is_stopping(&self) -> bool {
+        self.aborting || self.limit.is_some()
     }
 
     pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {

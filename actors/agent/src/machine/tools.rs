@@ -38,7 +38,7 @@ impl Machine {
         let Some(turn) = run.turn() else { return ToolsStep::Done };
         let Some(first) = turn.calls.iter().position(|slot| !slot.is_settled()) else { return ToolsStep::Done };
         let calls = turn.calls.clone();
-        if run.aborting {
+        if run.is_stopping() {
             return self.stop_tools(&calls);
         }
         let size = self.durable.settings.tool_execution.group_size();
@@ -314,7 +314,7 @@ impl Machine {
     }
 
     pub(super) fn abort_overdue(&mut self) {
-        if !self.durable.run.as_ref().is_some_and(|run| run.aborting) {
+        if !self.durable.run.as_ref().is_some_and(|run| run.is_stopping()) {
             return;
         }
         let mut late: Vec<ToolCallId> = self

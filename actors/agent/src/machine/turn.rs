@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use playhouse_protocol::entry::{InputKind, Placed, QueuedInput};
 use playhouse_protocol::{
@@ -101,7 +100,6 @@ impl Machine {
         let (input_id, continuation) = (pending.input_id, continuation.map(Box::new));
         let metadata = self.durable.settings.metadata.clone();
         self.push_in(loop_id, EntryBody::LoopStarted { parent_loop_id, continuation, input_id, config, metadata });
-        self.mark = self.now.mono;
     }
 
     /// `{session}.{config}.{n}`.
@@ -163,6 +161,10 @@ impl Machine {
         let Some(run) = &self.durable.run else { return false };
         if run.aborting {
             self.end_run(Outcome::Aborted);
+            return true;
+        }
+        if let Some(limit) = run.limit {
+            self.end_run(Outcome::Limit { limit });
             return true;
         }
         if let Some(reason) = run.halt.clone() {
@@ -252,12 +254,6 @@ impl Machine {
     fn limit_hit(&self) -> Option<playhouse_protocol::LimitHit> {
         let run = self.durable.run.as_ref()?;
         run.tracker.exceeded(&self.durable.settings.limits, self.elapsed())
-    }
-
-    /// The run's running time as of now.
-    fn elapsed(&self) -> Duration {
-        let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
-        journaled.saturating_add(self.now.mono.saturating_sub(self.mark))
     }
 
     fn trigger(&self) -> TurnTrigger {
@@ -351,7 +347,7 @@ impl Machine {
         let Some(run) = &self.durable.run else { return false };
         let Some(turn) = run.turn() else { return false };
         let Some(response) = turn.response.clone() else {
-            if run.aborting {
+            if run.is_stopping() {
                 self.abort_call();
                 return true;
             }
@@ -363,9 +359,9 @@ impl Machine {
             }
             return true;
         };
-        let aborting = run.aborting;
+        let stopping = run.is_stopping();
         if let Some(Message::Assistant { stop_reason: StopReason::Error, error_message, .. }) = response.llm()
-            && !aborting
+            && !stopping
         {
             let message = error_message.clone().unwrap_or_default();
             if self.consult(HookPoint::OnError, |_| HookCall::OnError { message }).is_none() {
@@ -390,7 +386,7 @@ impl Machine {
         let turn_index = self.turn_index();
         let elapsed = self.elapsed();
         self.push(EntryBody::TurnEnded { turn_index, usage: Box::new(usage), elapsed });
-        self.mark = self.now.mono;
+        self.time_journaled();
         self.flight.tools.clear();
     }
 
@@ -418,12 +414,13 @@ impl Machine {
         note: Option<Arc<AgentMessage>>,
     ) {
         let hook_follows = self.setup.hooks.has(HookPoint::AfterLoop);
-        let aborted = outcome == Outcome::Aborted;
+        let stopped = self.durable.run.as_ref().is_some_and(|run| run.is_stopping());
         self.push_in(loop_id, EntryBody::LoopEnded { outcome, placed, note, hook_follows });
         if let Some(report) = self.durable.ended.back().cloned() {
             self.act(Effect::Finish(report));
         }
-        if aborted {
+        self.stop_clock();
+        if stopped {
             self.out.push(Effect::Disarm(Timer::AbortGrace));
         }
         self.flight.gate = Gate::Open;

@@ -4,6 +4,7 @@
 mod abort;
 mod calls;
 mod damage;
+mod deadline;
 mod fallback;
 mod hooks;
 mod lines;

@@ -1,0 +1,94 @@
+//! A run's running time, and the deadline that it sets. Time in which nothing goes on until a person answers does not
+//! count, nor does time between a crash and the next incarnation.
+
+use std::time::Duration;
+
+use playhouse_protocol::{EntryBody, LimitHit};
+
+use super::Machine;
+use super::effect::Effect;
+use super::flight::ToolStage;
+use super::input::Timer;
+
+/// The part of a run's running time that its journal does not have yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// What was counted before `since`.
+    spent: Duration,
+    /// Since when it counts, on the machine's monotonic clock; `None` while it stands still.
+    since: Option<Duration>,
+}
+
+impl Clock {
+    pub(super) const ZERO: Self = Self { spent: Duration::ZERO, since: None };
+
+    fn read(&self, now: Duration) -> Duration {
+        self.spent.saturating_add(self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)))
+    }
+}
+
+impl Machine {
+    /// The run's running time as of now.
+    pub(super) fn elapsed(&self) -> Duration {
+        let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
+        journaled.saturating_add(self.flight.clock.read(self.now.mono))
+    }
+
+    /// The running time so far is journaled: what comes now counts from zero.
+    pub(super) fn time_journaled(&mut self) {
+        let since = self.flight.clock.since.map(|_| self.now.mono);
+        self.flight.clock = Clock { spent: Duration::ZERO, since };
+    }
+
+    /// Lets the clock go or stand still, and the deadline with it.
+    pub(super) fn keep_time(&mut self) {
+        let goes = self.durable.run.is_some() && self.flight.parked.is_none() && !self.waits_for_a_person();
+        let (now, clock) = (self.now.mono, self.flight.clock);
+        match (clock.since, goes) {
+            (None, true) => {
+                self.flight.clock.since = Some(now);
+                self.arm_deadline();
+            }
+            (Some(_), false) => {
+                self.flight.clock = Clock { spent: clock.read(now), since: None };
+                self.out.push(Effect::Disarm(Timer::Deadline));
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// The run is over: its time counts for no other.
+    pub(super) fn stop_clock(&mut self) {
+        if self.flight.clock.since.is_some() {
+            self.out.push(Effect::Disarm(Timer::Deadline));
+        }
+        self.flight.clock = Clock::ZERO;
+    }
+
+    fn arm_deadline(&mut self) {
+        if let Some(max) = self.durable.settings.limits.max_duration {
+            let after = max.saturating_sub(self.elapsed());
+            self.out.push(Effect::Arm { timer: Timer::Deadline, after });
+        }
+    }
+
+    /// Nothing goes on until someone answers, nor is anything about to.
+    fn waits_for_a_person(&self) -> bool {
+        let waits = |stage: &ToolStage| matches!(stage, ToolStage::Asking | ToolStage::Waiting { .. });
+        self.durable.waits_for_a_person() && self.flight.tools.values().all(|tool| waits(&tool.stage))
+    }
+
+    /// The deadline's timer has run out. It ends what is under way as an abort does.
+    pub(super) fn deadline(&mut self) {
+        let Some(run) = &self.durable.run else { return };
+        if run.is_stopping() || self.flight.clock.since.is_none() {
+            return;
+        }
+        let Some(max) = self.durable.settings.limits.max_duration else { return };
+        if self.elapsed() < max {
+            return self.arm_deadline();
+        }
+        self.push(EntryBody::LimitReached { limit: LimitHit::Duration(max) });
+        self.cancel_hooks();
+    }
+}
