@@ -32,7 +32,13 @@ pub(crate) fn journals(sessions: &Path) -> Result<Vec<(SessionId, PathBuf)>, Sto
         if !shard.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        for entry in read_folder(&shard.path())? {
+        let entries = match fs::read_dir(shard.path()).and_then(|entries| entries.collect::<io::Result<Vec<_>>>()) {
+            Ok(entries) => entries,
+            // Gone since it was listed: a process that starts makes a folder to see whether it can, and removes it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(StoreError::io("list", &shard.path(), &error)),
+        };
+        for entry in entries {
             let name = entry.file_name();
             let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".journal")) else { continue };
             let Ok(session) = SessionId::new(id) else { continue };
