@@ -54,18 +54,17 @@ pub fn advice(summary: &SessionSummary) -> Option<String> {
     })
 }
 
-/// A new session's agent with what can be read of a damaged one, whose journal then names it.
+/// A new session's agent with what can be read of a damaged one. Its journal begins with what it is told first; after
+/// that, [`name_successor`] is due.
 pub async fn go_on(
     house: &House,
-    folder: &Path,
     session: &SessionId,
     settings: Settings,
     code: (&Answers, &playhouse::agent::Hooks),
     view: &mut View,
 ) -> Result<AgentHandle, Stop> {
-    let store = open(folder)?;
-    let loaded = store.load(session, Take::Peek).map_err(Stop::refused)?;
-    let messages = readable(&loaded.entries, session, &settings);
+    let entries = house.entries(session).await.map_err(Stop::refused)?;
+    let messages = readable(&entries, session, &settings);
     if messages.is_empty() {
         let text = format!(
             "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
@@ -74,10 +73,7 @@ pub async fn go_on(
     }
     let definition = kind::definition(&settings, code.0, code.1);
     let agent = spawn_with(house, settings, definition, messages).await?;
-    let to = agent.session_id();
-    let note = format!("what can be read of session {session} goes on as session {to}");
-    view.note(Tint::Red, &note);
-    name_successor(&store, session, to).map_err(Stop::refused)?;
+    view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
     Ok(agent)
 }
 
@@ -113,12 +109,10 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
     messages
 }
 
-fn name_successor(
-    store: &impl Store,
-    session: &SessionId,
-    to: SessionId,
-) -> Result<(), playhouse::session::StoreError> {
-    let loaded = store.load(session, Take::Own)?;
+/// Ends the damaged journal with an entry that names the session which goes on, so that nobody is asked again.
+pub fn name_successor(folder: &Path, session: &SessionId, to: SessionId) -> Result<(), Stop> {
+    let store = open(folder)?;
+    let loaded = store.load(session, Take::Own).map_err(Stop::refused)?;
     let last = loaded.entries.last().map(|(_, entry)| entry.clone());
     let entry = Entry {
         id: format!("{session}#moved{}", loaded.entries.len()).into(),
@@ -127,6 +121,6 @@ fn name_successor(
         at: last.map_or(0, |entry| entry.at),
         body: EntryBody::RotatedTo { session: to },
     };
-    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk)?;
-    store.release(session)
+    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk).map_err(Stop::refused)?;
+    store.release(session).map_err(Stop::refused)
 }

@@ -43,7 +43,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return args::explain(&error),
     };
-    match perform(cli) {
+    let done = perform(cli);
+    signals::let_end();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(stop) => {
             stop.tell();

@@ -8,7 +8,7 @@ use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::Wake;
-use playhouse::protocol::{ContinuationKind, EntryBody, EntryId, SessionId};
+use playhouse::protocol::{ContinuationKind, EntryBody, EntryId, InputId, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
@@ -100,9 +100,15 @@ async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), 
             let settings = settings::fresh(work.config, None, None)?;
             model::checked(model::Chain::of(&settings), work.from).await?;
             let code = (&work.answers, &work.config.hooks());
-            let agent = damaged::go_on(house, &work.folder, session, settings, code, &mut watch.view).await?;
-            let done = continued(&agent, None, &mut watch).await;
-            written(done, watch.view).map_err(as_failure)
+            let agent = damaged::go_on(house, session, settings, code, &mut watch.view).await?;
+            let mut events = agent.subscribe_tree_with(EVENTS);
+            let Some(input_id) = asked_to_go_on(&agent, None).await.map_err(as_failure)? else {
+                let text = "its conversation ends with the model's words: go on with `playhouse run --session";
+                return Err(Stop::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
+            };
+            damaged::name_successor(&work.folder, session, agent.session_id())?;
+            let followed = watch.follow(&agent, &input_id, &mut events).await;
+            written(watch.verdict(followed, &agent.session_id()), watch.view).map_err(as_failure)
         }
         (
             SessionStatus::Unfinished { .. }
@@ -227,7 +233,13 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
         }
     };
     if summary.status.has_ended() {
-        return continued(&agent, last_turn(house, summary).await?, watch).await;
+        let Some(input_id) = asked_to_go_on(&agent, last_turn(house, summary).await?).await? else {
+            let hint = format!("session {session} has nothing to go on with: playhouse run --session {session} PROMPT");
+            watch.view.note(Tint::None, &hint);
+            return Ok(());
+        };
+        let followed = watch.follow(&agent, &input_id, &mut events).await;
+        return watch.verdict(followed, session);
     }
     let Some(input_id) = state.last_input else { return Ok(()) };
     let followed = watch.follow(&agent, &input_id, &mut events).await;
@@ -248,11 +260,9 @@ async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<Ent
     Ok(entries.iter().rfind(|(_, entry)| is_start(&entry.body)).map(|(_, entry)| entry.id.clone()))
 }
 
-/// Starts a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words, and shows
-/// it.
-async fn continued(agent: &AgentHandle, turn: Option<EntryId>, watch: &mut Watch) -> Result<(), Stop> {
-    let session = agent.session_id();
-    let mut events = agent.subscribe_tree_with(EVENTS);
+/// Asks for a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words. `None` is
+/// a conversation that there is nothing to say to.
+async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Option<InputId>, Stop> {
     let input_id = new_input();
     let ask = |kind| agent.tell(Input::Continue { input_id: input_id.clone(), kind });
     let mut told = ask(ContinuationKind::Default).await;
@@ -261,16 +271,10 @@ async fn continued(agent: &AgentHandle, turn: Option<EntryId>, watch: &mut Watch
         told = ask(ContinuationKind::Branch { tag, entry: Some(entry) }).await;
     }
     match told {
-        Ok(()) => {}
-        Err(HandleError::Input(InputError::NothingToContinue)) => {
-            let hint = format!("session {session} has nothing to go on with: playhouse run --session {session} PROMPT");
-            watch.view.note(Tint::None, &hint);
-            return Ok(());
-        }
-        Err(error) => return Err(Stop::Refused(format!("session `{session}` cannot go on: {error}"))),
+        Ok(()) => Ok(Some(input_id)),
+        Err(HandleError::Input(InputError::NothingToContinue)) => Ok(None),
+        Err(error) => Err(Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id()))),
     }
-    let followed = watch.follow(agent, &input_id, &mut events).await;
-    watch.verdict(followed, &session)
 }
 
 /// A session that cannot go on is a failure of `resume`, not a mistake in how it was called.

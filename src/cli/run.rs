@@ -149,14 +149,18 @@ pub async fn run(plan: Plan) -> Result<(), Stop> {
 }
 
 async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Watch) -> Result<(), Stop> {
-    let agent = match &plan.place {
-        Where::New => {
+    let stored = match &plan.place {
+        Where::New => None,
+        Where::In(session) => Some(session.clone()),
+        Where::Newest => Some(newest(house, plan).await?),
+    };
+    let agent = match &stored {
+        None => {
             let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
             let definition = kind::definition(&settings, answers, &plan.config.hooks());
             spawn_with(house, settings, definition, Vec::new()).await?
         }
-        Where::In(session) => reopen(house, session, plan, answers, watch).await?,
-        Where::Newest => reopen(house, &newest(house, plan).await?, plan, answers, watch).await?,
+        Some(session) => reopen(house, session, plan, answers, watch).await?,
     };
     let session = agent.session_id();
     if watch.interrupt.is_asked() {
@@ -168,6 +172,11 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     let prompt = Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] };
     if let Err(error) = agent.tell(prompt).await {
         return Err(Stop::Refused(parked_reason(house, &agent, &error)));
+    }
+    if let (Accept::Damage, Some(stored), Some(folder)) = (plan.accept, &stored, &plan.folder)
+        && *stored != session
+    {
+        damaged::name_successor(folder, stored, session.clone())?;
     }
     let followed = watch.follow(&agent, &input_id, &mut events).await;
     let done = watch.verdict(followed, &session);
@@ -251,16 +260,16 @@ async fn reopen(
         let text = format!("session `{session}` is of the kind `{kind}`: go on with it in the program that made it");
         return Err(Stop::Refused(text));
     }
-    match (damaged::advice(&summary), plan.accept, &plan.folder) {
-        (None, _, _) => resume::tell_damage(&summary, &mut watch.view),
-        (Some(_), Accept::Damage, Some(folder)) => {
+    match (damaged::advice(&summary), plan.accept) {
+        (None, _) => resume::tell_damage(&summary, &mut watch.view),
+        (Some(_), Accept::Damage) => {
             resume::tell_damage(&summary, &mut watch.view);
             let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
             model::checked(Chain::of(&settings), plan.recordings.answers()).await?;
             let code = (answers, &plan.config.hooks());
-            return damaged::go_on(house, folder, session, settings, code, &mut watch.view).await;
+            return damaged::go_on(house, session, settings, code, &mut watch.view).await;
         }
-        (Some(advice), Accept::Damage | Accept::Nothing, _) => return Err(Stop::Refused(advice)),
+        (Some(advice), Accept::Nothing) => return Err(Stop::Refused(advice)),
     }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
     let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), plan.mode, &stored)?;

@@ -2,7 +2,7 @@
 //! does not wait, and SIGQUIT never does; neither leaves a process of a tool behind.
 
 use std::process::exit;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use playhouse::House;
@@ -17,12 +17,22 @@ const BY_SIGNAL: u8 = 128;
 /// The exit code of the first signal that came.
 static FIRST: AtomicU8 = AtomicU8::new(INTERRUPTED);
 
+/// A signal ends the program as soon as no process of a tool is left.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
 /// The houses of this process, by the names that processes of their tools are marked with.
 static HOUSES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The exit code of a program that was asked to stop.
 pub fn exit_code() -> u8 {
     FIRST.load(Ordering::Relaxed)
+}
+
+/// Returns unless a signal is about to end the program: its tools go first.
+pub fn let_end() {
+    while IS_ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
 }
 
 /// From here on, processes of this house's tools do not outlive this one.
@@ -76,10 +86,14 @@ impl Interrupt {
 
 /// Asks whoever sees it to stop at the first signal, and ends the program at the second.
 async fn stop(mut heard: Heard, asked: watch::Sender<bool>) {
-    FIRST.store(heard.next().await, Ordering::Relaxed);
-    // Nobody waits any more when the program is about to end.
+    let first = heard.next().await;
+    FIRST.store(code(first), Ordering::Relaxed);
+    // Also before an end that does not wait: what is aborted starts no more tools. Nobody sees it when the program is
+    // about to end by itself.
     let _ = asked.send(true);
-    heard.next().await;
+    if first != SignalKind::quit() && heard.next().await == SignalKind::quit() {
+        FIRST.store(code(SignalKind::quit()), Ordering::Relaxed);
+    }
     end(exit_code())
 }
 
@@ -99,22 +113,21 @@ impl Heard {
         Ok(Self { interrupt, terminate, quit: signal(SignalKind::quit())?, hang_up })
     }
 
-    /// The exit code of the next signal that may wait; one that may not ends the program here.
-    async fn next(&mut self) -> u8 {
+    /// The next one.
+    async fn next(&mut self) -> SignalKind {
         let hung_up = async {
             match &mut self.hang_up {
                 Some(signal) => signal.recv().await,
                 None => std::future::pending().await,
             }
         };
-        let kind = tokio::select! {
+        tokio::select! {
             biased;
-            _ = self.quit.recv() => end(code(SignalKind::quit())),
+            _ = self.quit.recv() => SignalKind::quit(),
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = hung_up => SignalKind::hangup(),
-        };
-        code(kind)
+        }
     }
 }
 
@@ -132,6 +145,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 
 /// Ends every process of a tool, then this one.
 fn end(code: u8) -> ! {
+    IS_ENDING.store(true, Ordering::SeqCst);
     for house in HOUSES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         playhouse::tools::kill_leftovers(house);
     }

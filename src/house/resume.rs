@@ -53,7 +53,8 @@ pub enum ResumeError {
 }
 
 impl House {
-    /// Root sessions with something left to do that no live process holds, oldest first.
+    /// Root sessions with something left to do that no live process holds, oldest first. Damaged ones are not among them:
+    /// what was left to do in those cannot be told.
     pub async fn unfinished(&self) -> Result<Vec<SessionSummary>, StoreError> {
         let mut sessions = self.sessions().await?;
         sessions

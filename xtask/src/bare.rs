@@ -19,10 +19,10 @@ const SUITES: [(&str, &[&str]); 4] = [("smoke", &[]), ("files", &[]), ("cli", &[
 
 /// What is on the path: the shell that agents need, what tests' commands are made of, and `script` and `setsid`, with
 /// which tests make terminals (`stty`) and sessions. One that this machine has not is left out.
-const PROGRAMS: [&str; 34] = [
+const PROGRAMS: [&str; 35] = [
     "bash", "sh", "script", "setsid", "stty", "cat", "chmod", "cp", "cut", "date", "dd", "echo", "env", "false",
-    "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "printf", "pwd", "rm", "sed", "seq", "sleep",
-    "sort", "tail", "tee", "touch", "true",
+    "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "nohup", "printf", "pwd", "rm", "sed", "seq",
+    "sleep", "sort", "tail", "tee", "touch", "true",
 ];
 
 /// Builds the suites and runs each in its package, one after the other.
