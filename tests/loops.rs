@@ -90,7 +90,9 @@ async fn a_loop_that_is_cancelled_before_it_begins_is_aborted() {
     cancel.cancel();
     let slow = config(r#"{"turns":[{"text":"a slow one","chunk":1,"delay_ms":3600000}]}"#);
     let run = agent_loop(vec![AgentMessage::user("go", 1)], AgentContext::default(), slow, sender, cancel);
-    let Err(LoopError::Agent(HandleError::Failed(report))) = soon("the abort", run).await else { panic!("it answered") };
+    let Err(LoopError::Agent(HandleError::Failed(report))) = soon("the abort", run).await else {
+        panic!("it answered")
+    };
     assert_eq!(report.outcome, Outcome::Aborted);
 }
 

@@ -76,7 +76,7 @@ fn tell_state(summary: &SessionSummary) {
 }
 
 /// The data directory, as one of the processes that share it.
-fn open(folder: &Path) -> Result<FileStore, Stop> {
+pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
     FileStore::open(folder).map_err(|error| unusable(&error))
 }
 

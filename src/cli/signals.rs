@@ -147,7 +147,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 fn end(code: u8) -> ! {
     IS_ENDING.store(true, Ordering::SeqCst);
     for house in HOUSES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        playhouse::tools::kill_leftovers(house);
+        playhouse::tools::kill_leftovers(&[house.as_str()]);
     }
     exit(i32::from(code))
 }
