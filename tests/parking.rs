@@ -17,7 +17,7 @@ use playhouse::agent::new_input;
 use playhouse::prelude::*;
 use playhouse::session::disk::{Disk, Kernel};
 use playhouse::session::{FileOptions, SessionStatus};
-use playhouse::supervision::NodeState;
+use playhouse::supervision::{Directory, NodeState};
 use serde_json::json;
 
 /// A disk that is full for some journals as long as the test says so.
@@ -180,18 +180,26 @@ async fn f56_a_sub_agent_that_cannot_write_parks_with_its_parent_and_both_go_on(
     house.shutdown(Duration::ZERO).await;
 }
 
-#[tokio::test(start_paused = true)]
+/// Kills whoever answers to an id until its supervisor gives it up. The clock runs by itself meanwhile: the pauses
+/// between restarts add up.
+async fn wear_out<M: ractor::Message>(directory: &Directory<M>, id: &str) {
+    tokio::time::pause();
+    let mut last = None;
+    while let Ok(actor) = directory.live(id, last).await {
+        last = Some(actor.get_id());
+        actor.kill();
+    }
+    tokio::time::resume();
+}
+
+#[tokio::test]
 async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let house = House::in_memory().await.unwrap();
     let stage = house.backstage().clone();
     let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
     let address = stage.writer_of(&agent.session_id());
-    let mut last = None;
-    while let Ok(writer) = stage.writers.live(&address, last).await {
-        last = Some(writer.get_id());
-        writer.kill();
-    }
+    wear_out(&stage.writers, &address).await;
     let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
     assert!(told.contains("writer") && told.contains("parked"), "{told}");
     until("the agent is parked", || is_parked(&house, &agent)).await;
@@ -207,16 +215,10 @@ async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     house.unpark(&address).await.unwrap();
     assert_eq!(soon("an answer", agent.prompt("three")).await.unwrap().text(), "ok");
 
-    let connection = stage.connections.all().into_iter().next().unwrap();
     let connections: Vec<String> =
         house.tree().into_iter().filter(|node| node.kind == "connection").map(|node| node.id).collect();
-    drop(connection);
     for id in &connections {
-        let mut last = None;
-        while let Ok(connection) = stage.connections.live(id, last).await {
-            last = Some(connection.get_id());
-            connection.kill();
-        }
+        wear_out(&stage.connections, id).await;
     }
     let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
     assert!(told.contains("connection") && told.contains("parked"), "{told}");

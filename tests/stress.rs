@@ -58,7 +58,7 @@ impl Disk for BadDay {
         if self.strikes(20) {
             std::thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
         }
-        if self.strikes(2_000) {
+        if self.strikes(400) {
             self.writes_failed.fetch_add(1, Ordering::SeqCst);
             // Some of it is there, as much as there was room for.
             let half = records.get(..records.len() / 2).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Disk for BadDay {
     }
 
     fn flush(&self, file: &File) -> io::Result<()> {
-        if self.strikes(300) {
+        if self.strikes(60) {
             self.flushes_failed.fetch_add(1, Ordering::SeqCst);
             return Err(io::Error::other("a bad day"));
         }
@@ -141,6 +141,14 @@ enum Fate {
     Unknown,
 }
 
+/// What a sender was told of its input, in the end and before.
+#[derive(Clone, Debug)]
+struct Told {
+    input_id: InputId,
+    fate: Fate,
+    errors: Vec<String>,
+}
+
 struct Stress {
     house: House,
     sessions: Vec<SessionId>,
@@ -154,7 +162,7 @@ impl Stress {
     }
 
     /// Says one thing until it is taken; every second sender takes a plain no for an answer.
-    async fn send(&self, input_id: InputId, rng: &mut fastrand::Rng) -> (InputId, Fate) {
+    async fn send(&self, input_id: InputId, rng: &mut fastrand::Rng) -> Told {
         let session = &self.sessions[rng.usize(..self.sessions.len())];
         let (gives_up, kind) = (rng.bool(), rng.u8(..4));
         let message = Arc::new(AgentMessage::user(format!("input {input_id}"), 1));
@@ -163,29 +171,34 @@ impl Stress {
             1 => Input::FollowUp { input_id: input_id.clone(), message },
             _ => Input::Steer { input_id: input_id.clone(), message },
         };
-        let mut fate = Fate::Refused;
+        let mut told = Told { input_id: input_id.clone(), fate: Fate::Refused, errors: Vec::new() };
         let begun = Instant::now();
         loop {
-            let told = match self.house.resume(session).await {
+            let sent = match self.house.resume(session).await {
                 Ok(agent) => agent.tell(input.clone()).await.map(|()| agent),
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     continue;
                 }
             };
-            match told {
+            match sent {
                 Ok(agent) => {
                     if kind == 0 && rng.u8(..4) == 0 {
                         self.wait_for_run(&agent, &input_id).await;
                     }
-                    return (input_id, Fate::Taken);
+                    told.fate = Fate::Taken;
+                    return told;
                 }
-                Err(HandleError::Input(InputError::OutcomeUnknown { .. })) => fate = Fate::Unknown,
-                Err(_) if fate == Fate::Refused && gives_up => return (input_id, fate),
-                Err(_) => {}
+                Err(error) => {
+                    if matches!(error, HandleError::Input(InputError::OutcomeUnknown { .. })) {
+                        told.fate = Fate::Unknown;
+                    }
+                    told.errors.push(error.to_string());
+                }
             }
-            if self.is_over() && (kind == 0 || begun.elapsed() > PATIENCE) {
-                return (input_id, fate);
+            let is_late = self.is_over() && (kind == 0 || begun.elapsed() > PATIENCE);
+            if is_late || gives_up && told.fate == Fate::Refused {
+                return told;
             }
             tokio::time::sleep(Duration::from_millis(rng.u64(1..20))).await;
         }
@@ -328,7 +341,7 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
             }
         }
     }
-    let count = |wanted: Fate| told.iter().filter(|(_, fate)| *fate == wanted).count();
+    let count = |wanted: Fate| told.iter().filter(|told| told.fate == wanted).count();
     println!(
         "{} inputs: {} taken, {} refused, {} unknown to the end; {journals} journals, {} effects, {} turns; {} flushes and {} writes failed",
         told.len(),
@@ -340,14 +353,14 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
         disk.flushes_failed.load(Ordering::SeqCst),
         disk.writes_failed.load(Ordering::SeqCst),
     );
-    for (input_id, fate) in &told {
-        let times = found.get(input_id).copied().unwrap_or_default();
-        let fits = match fate {
+    for told in &told {
+        let times = found.get(&told.input_id).copied().unwrap_or_default();
+        let fits = match told.fate {
             Fate::Taken => times == 1,
             Fate::Refused => times == 0,
             Fate::Unknown => times <= 1,
         };
-        assert!(fits, "input {input_id} was {fate:?} and is in the journals {times} times");
+        assert!(fits, "{told:?} is in the journals {times} times");
     }
     assert!(count(Fate::Taken) > SENDERS / 2, "hardly anything was taken");
 }

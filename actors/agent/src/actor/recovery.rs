@@ -56,6 +56,7 @@ impl State {
                 for event in untold {
                     self.life.topic.publish(event);
                 }
+                machine.count_on(self.numbers);
                 self.life.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
                 self.work().orphans = machine.durable().children_under_way();
@@ -124,6 +125,9 @@ impl State {
         }
         for reply in self.work().waiters.drain().flat_map(|(_, waiting)| waiting) {
             let _ = reply.send(Err(InputError::Parked(reason.clone())));
+        }
+        if let Stage::Live(machine) = &self.stage {
+            self.numbers = machine.numbers();
         }
         self.stage = Stage::Parked { reason };
         self.show();

@@ -11,7 +11,7 @@ use ractor::ActorRef;
 use super::life::Life;
 use super::msg::{AgentMsg, Reply, Waiter};
 use super::work::Work;
-use crate::machine::{InputError, Machine, RunReport};
+use crate::machine::{InputError, Machine, Numbers, RunReport};
 use crate::task::Task;
 
 /// How many ended runs an agent remembers for those who ask late.
@@ -33,6 +33,8 @@ pub struct State {
     pub(super) life: Arc<Life>,
     pub(super) stage: Stage,
     pub(super) ended: VecDeque<Arc<RunReport>>,
+    /// Where the machine that takes the place of a parked one counts on.
+    pub(super) numbers: Numbers,
     /// What is under way, if anything is.
     work: Option<Box<Work>>,
     /// What the live tree shows of it.
@@ -52,6 +54,7 @@ impl State {
             life,
             stage: Stage::Recovering { held: Vec::new(), _work: None },
             ended: VecDeque::new(),
+            numbers: Numbers::default(),
             work: None,
             shown: None,
         }
@@ -179,7 +182,7 @@ mod tests {
     #[test]
     fn what_every_agent_at_rest_holds_is_small() {
         let sizes = [size_of::<State>(), size_of::<Machine>(), size_of::<Life>()];
-        assert!(sizes[0] <= 112 && sizes[1] <= 648 && sizes[2] <= 240, "state, machine, life: {sizes:?}");
+        assert!(sizes[0] <= 128 && sizes[1] <= 648 && sizes[2] <= 240, "state, machine, life: {sizes:?}");
         let futures = [future(AgentActor::handle), future(AgentActor::handle_supervisor_evt)];
         assert!(futures.iter().all(|size| *size <= 32), "{futures:?}");
     }

@@ -126,6 +126,13 @@ impl Setup {
     }
 }
 
+/// How far a machine has counted its batches and its hooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    next_batch: u64,
+    last_hook: u64,
+}
+
 /// Whether the journal lost lines, so that what is sent must be looked over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Journal {
@@ -253,6 +260,17 @@ impl Machine {
     /// The fold of the journal, with what is on its way there.
     pub fn durable(&self) -> &Durable {
         &self.durable
+    }
+
+    /// How far it has counted what it is answered for.
+    pub fn numbers(&self) -> Numbers {
+        Numbers { next_batch: self.counters.next_batch, last_hook: self.counters.last_hook }
+    }
+
+    /// Counts on from here. Answers to the machine before it may still be on their way: none of them must pass for an
+    /// answer to this one.
+    pub fn count_on(&mut self, Numbers { next_batch, last_hook }: Numbers) {
+        (self.counters.next_batch, self.counters.last_hook) = (next_batch, last_hook);
     }
 
     /// Whether a run is under way or about to be.

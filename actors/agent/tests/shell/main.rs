@@ -134,6 +134,33 @@ async fn a_prompt_with_a_sender_ends_when_the_agent_is_parked() {
 }
 
 #[tokio::test]
+async fn f54_a_report_on_a_batch_of_before_is_not_taken_for_one_of_now() {
+    let mut theatre = Theatre::new(1).await;
+    let _writer = theatre.writer(0).await;
+    let agent = theatre.agent("s").await;
+    let tell = |id: &str| {
+        let (agent, input_id) = (agent.clone(), InputId::from(id));
+        let message = Arc::new(AgentMessage::user(id, 1));
+        tokio::spawn(async move { agent.tell(Input::Steer { input_id, message }).await })
+    };
+    let (one, two) = (tell("one"), tell("two"));
+    let (first, late) = (theatre.append().await, theatre.append().await);
+    first.fail("disk full");
+    soon(one).await.unwrap().unwrap_err();
+    soon(two).await.unwrap().unwrap_err();
+    // It is told something, reads its journal again and has more to write: twice, as before.
+    let (three, four) = (tell("three"), tell("four"));
+    let (third, fourth) = (theatre.append().await, theatre.append().await);
+    // Only now the writer gets to say what became of the second batch.
+    late.fail("disk full");
+    soon(agent.state()).await.unwrap();
+    third.commit();
+    fourth.commit();
+    soon(three).await.unwrap().unwrap();
+    soon(four).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_parked_agent_has_no_call_under_way() {
     let mut theatre = Theatre::new(1).await;
     let _writer = theatre.writer(0).await;
