@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use playhouse_protocol::InputId;
+use playhouse_session::WriterMsg;
 use playhouse_supervision::NodeState;
 use ractor::ActorRef;
 
@@ -104,7 +105,13 @@ impl State {
             Stage::Recovering { .. } | Stage::Parked { .. } => true,
         };
         if rests && self.work.as_ref().is_some_and(|work| work.is_done()) {
-            self.work = None;
+            let session = self.life.session();
+            let address = self.life.backstage.writer_of(&session);
+            let writers = self.work.take().map(|work| work.writers).unwrap_or_default();
+            if let Some((_, writer)) = writers.iter().find(|(known, _)| *known == address) {
+                // One that is gone has nothing to let go of.
+                let _ = writer.actor().cast(WriterMsg::Rest { session });
+            }
         }
     }
 
