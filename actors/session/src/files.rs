@@ -81,8 +81,8 @@ impl FileStore {
         let data_dir = data_dir.into();
         folder::ensure_all(&data_dir)?;
         let (sessions, owners) = (data_dir.join("sessions"), data_dir.join("owners"));
-        folder::ensure(&sessions)?;
-        folder::ensure(&owners)?;
+        folder::ensure_named(&sessions)?;
+        folder::ensure_named(&owners)?;
         folder::check_writable(&sessions)?;
         let node = options.node.clone().unwrap_or_else(new_node);
         let owners = Owners::open(owners, node)?;
