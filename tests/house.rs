@@ -176,3 +176,24 @@ async fn a_house_that_has_ended_holds_nothing_even_while_handles_to_it_are_left(
     assert!(error.to_string().contains("closed"), "{error}");
     next.shutdown(Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn f41_an_agent_at_rest_keeps_no_journal_open_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = House::builder().data_dir(folder.path()).open().await.unwrap();
+    let model = Scripted::new([Step::text("one"), Step::text("two")]);
+    let agent = house.agent().provider_override(model).spawn().await.unwrap();
+    let open = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(|fd| fd.path().read_link().ok());
+        all.filter(|path| path.starts_with(folder.path()) && path.to_string_lossy().ends_with(".journal")).count()
+    };
+    assert_eq!(agent.prompt("go").await.unwrap().text(), "one");
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while open() > 0 {
+        assert!(std::time::Instant::now() < deadline, "nobody let go of the journal");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(agent.prompt("go on").await.unwrap().text(), "two");
+    assert_eq!(house.session(&agent.session_id()).await.unwrap().damage, []);
+    house.shutdown(Duration::ZERO).await;
+}

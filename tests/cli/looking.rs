@@ -60,13 +60,14 @@ fn f34_reading_commands_work_on_a_data_directory_that_nobody_may_write_to() {
         (run(&["audit", "show", &session]), "opened"),
         (run(&["config", "show"]), "data_dir"),
         (run(&["models"]), "anthropic"),
-        (run(&["doctor"]), "ok "),
     ];
+    let doctor = run(&["doctor"]);
     let refused = run(&["run", "go", "--script", script.to_str().unwrap()]);
     chmod(&desk.data(), 0o700);
     for (done, says) in all {
         assert!(done.code == Some(0) && done.out.contains(says), "{says}: {done:?}");
     }
+    assert!(doctor.code == Some(1) && doctor.err.contains("runs will not work here"), "{doctor:?}");
     refused.refused(&["no permission", desk.data().to_str().unwrap()]);
     assert_eq!(files(&desk.data()), before, "nothing is left behind");
 }

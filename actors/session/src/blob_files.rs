@@ -128,6 +128,11 @@ impl Blobs {
         Ok(())
     }
 
+    /// What must not be forgotten: which blobs may not be on the disk.
+    pub fn at_rest(self) -> Self {
+        Self { flushed: HashSet::new(), fresh: Vec::new(), ..self }
+    }
+
     /// The batch is written.
     pub fn keep(&mut self) {
         self.fresh.clear();

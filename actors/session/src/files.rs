@@ -23,6 +23,7 @@ use crate::listing;
 use crate::ownership::{Claim, Holder, OWNER_DRAFT, Owners, read_record};
 use crate::record::Print;
 use crate::recovery::{self, JOURNAL_DRAFT};
+use crate::resting::Resting;
 use crate::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
 use crate::summary::SessionSummary;
@@ -60,6 +61,8 @@ pub struct FileStore {
     pub(crate) disk: Arc<dyn Disk>,
     /// The journals of sessions that are in use; an agent that rests is not among them.
     slots: Mutex<HashMap<SessionId, Slot>>,
+    /// Owned journals of agents that rest.
+    resting: Mutex<HashMap<SessionId, Resting>>,
     pub(crate) descriptors: Mutex<Descriptors>,
     /// Room to encode records in, as often as writers work at once.
     pub(crate) buffers: Mutex<Vec<Buffers>>,
@@ -78,8 +81,8 @@ impl FileStore {
         let data_dir = data_dir.into();
         folder::ensure_all(&data_dir)?;
         let (sessions, owners) = (data_dir.join("sessions"), data_dir.join("owners"));
-        folder::ensure(&sessions)?;
-        folder::ensure(&owners)?;
+        folder::ensure_named(&sessions)?;
+        folder::ensure_named(&owners)?;
         folder::check_writable(&sessions)?;
         let node = options.node.clone().unwrap_or_else(new_node);
         let owners = Owners::open(owners, node)?;
@@ -103,6 +106,7 @@ impl FileStore {
             owners,
             disk: options.disk,
             slots: Mutex::default(),
+            resting: Mutex::default(),
             descriptors: Mutex::new(Descriptors::new(options.open_files)),
             buffers: Mutex::default(),
             suspects: Mutex::default(),
@@ -207,6 +211,7 @@ impl FileStore {
 
     fn load_into(&self, session: &SessionId, slot: &mut Option<Journal>) -> Result<Loaded, StoreError> {
         *slot = None;
+        lock(&self.resting).remove(session);
         lock(&self.descriptors).forget(session);
         let paths = Arc::new(self.paths(session));
         folder::check_if_there(&paths.folder)?;
@@ -275,12 +280,14 @@ impl FileStore {
         Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
     }
 
-    /// Runs `work` on a loaded journal that is ours under `epoch`; what fails, fails for all that follow. `refuses`
-    /// says which earlier failures stand in the way.
+    /// Runs `work`, which appends `entries`, on a loaded journal that is ours under `epoch`; what fails, fails for all
+    /// that follow. `refuses` says which earlier failures stand in the way. A journal that has let go of ids is read
+    /// again if it may have one of the entries.
     fn with_journal<T>(
         &self,
         session: &SessionId,
         epoch: u64,
+        entries: &[Arc<Entry>],
         refuses: impl FnOnce(&StoreError) -> bool,
         work: impl FnOnce(&mut Journal) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -288,6 +295,12 @@ impl FileStore {
         let not_loaded = || StoreError::NotLoaded { session: session.clone() };
         let slot = slot.ok_or_else(not_loaded)?;
         let mut slot = lock_journal(&slot);
+        if slot.as_ref().is_some_and(|journal| journal.epoch == epoch && journal.may_have(entries)) {
+            let again = self.load_into(session, &mut slot)?;
+            if again.epoch != epoch {
+                return Err(StoreError::Fenced { session: session.clone(), epoch });
+            }
+        }
         let journal = slot.as_mut().ok_or_else(not_loaded)?;
         if let Some(error) = journal.broken.as_ref().filter(|error| refuses(error)) {
             return Err(error.clone());
@@ -338,6 +351,10 @@ impl Store for FileStore {
                 None => Ok(journal.epoch),
             };
         }
+        if let Some(resting) = lock(&self.resting).remove(session) {
+            let journal = resting.wake(Arc::new(self.paths(session)));
+            return Ok(lock_journal(&self.slot(session)).insert(journal).epoch);
+        }
         self.load_owned(session).map(|loaded| loaded.epoch)
     }
 
@@ -351,6 +368,7 @@ impl Store for FileStore {
         self.with_journal(
             session,
             epoch,
+            entries,
             |_| true,
             |journal| {
                 let seqs = self.write(session, journal, entries, sync)?;
@@ -366,7 +384,7 @@ impl Store for FileStore {
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
         // A batch that could not be written does not take away what was written before it.
         let refuses = |error: &StoreError| !error.is_of_its_batch_alone();
-        self.with_journal(session, epoch, refuses, |journal| {
+        self.with_journal(session, epoch, &[], refuses, |journal| {
             self.flush_journal(session, journal).map_err(StoreError::in_doubt)
         })
     }
@@ -399,6 +417,7 @@ impl Store for FileStore {
         });
         if removed.is_ok() {
             *journal = None;
+            lock(&self.resting).remove(session);
             lock(&self.suspects).remove(session);
         }
         let unused = journal.is_none();
@@ -411,12 +430,20 @@ impl Store for FileStore {
     }
 
     fn rest(&self, session: &SessionId) -> Result<(), StoreError> {
+        let slot = lock(&self.slots).get(session).cloned();
+        let Some(slot) = slot else { return Ok(()) };
+        let resting = lock_journal(&slot).take().and_then(Resting::of);
+        drop(slot);
+        if let Some(resting) = resting {
+            lock(&self.resting).insert(session.clone(), resting);
+        }
         self.forget(session);
         Ok(())
     }
 
     fn release(&self, session: &SessionId) -> Result<(), StoreError> {
         self.forget(session);
+        lock(&self.resting).remove(session);
         let record = self.paths(session).owner;
         match fs::symlink_metadata(&record) {
             Ok(_) => self.owners.give_up(&record),
@@ -458,4 +485,54 @@ fn lock_journal(slot: &Mutex<Option<Journal>>) -> MutexGuard<'_, Option<Journal>
         slot.clear_poison();
         slot_guard
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use playhouse_protocol::entry::{InputKind, QueuedInput};
+
+    fn chain(from: usize, to: usize) -> Vec<Arc<Entry>> {
+        let one = |n: usize| {
+            let input_id = format!("in-{n}").as_str().into();
+            let input = QueuedInput { input_id, kind: InputKind::Prompt, messages: Vec::new(), format: None };
+            let parent = n.checked_sub(1).map(|before| format!("e{before}").as_str().into());
+            let id = format!("e{n}").as_str().into();
+            Arc::new(Entry { id, loop_id: None, parent, at: 1, body: EntryBody::Input(input) })
+        };
+        (from..to).map(one).collect()
+    }
+
+    #[test]
+    fn f41_a_long_journal_at_rest_is_small_goes_on_unread_and_still_knows_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        let session = SessionId::new("s").unwrap();
+        let epoch = store.own(&session).unwrap();
+        store.append(&session, epoch, &chain(0, 10_000), Sync::Kernel).unwrap();
+        store.rest(&session).unwrap();
+        assert_eq!((lock(&store.slots).len(), lock(&store.resting).len(), store.open_files()), (0, 1, 0));
+        assert!(size_of::<Resting>() <= 256, "{} bytes, one id and no path", size_of::<Resting>());
+        // Nothing is read: a journal that cannot be read takes what follows.
+        let path = store.paths(&session).journal;
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, vec![b'x'; whole.len()]).unwrap();
+        assert_eq!(store.own(&session).unwrap(), epoch);
+        assert_eq!(
+            store.append(&session, epoch, &chain(10_000, 10_002), Sync::Kernel).unwrap(),
+            [10_001, 10_002].map(Seq)
+        );
+        let added = fs::read(&path).unwrap().split_off(whole.len());
+        fs::write(&path, [whole, added].concat()).unwrap();
+        // Sent again: known without reading. An entry from before the rest: read again, and known.
+        assert_eq!(
+            store.append(&session, epoch, &chain(10_000, 10_002), Sync::Kernel).unwrap(),
+            [10_001, 10_002].map(Seq)
+        );
+        assert_eq!(store.append(&session, epoch, &chain(9_000, 9_001), Sync::Kernel).unwrap(), [Seq(9_001)]);
+        assert_eq!(store.load(&session, Take::Own).unwrap().entries.len(), 10_002);
+        store.rest(&session).unwrap();
+        store.release(&session).unwrap();
+        assert_eq!((lock(&store.slots).len(), lock(&store.resting).len()), (0, 0));
+    }
 }

@@ -63,19 +63,27 @@ pub(crate) fn ensure(path: &Path) -> Result<Made, StoreError> {
     }
 }
 
-/// As [`ensure`], with the folders above it.
+/// As [`ensure`], and a folder that was made survives a power cut.
+pub(crate) fn ensure_named(path: &Path) -> Result<(), StoreError> {
+    match (ensure(path)?, path.parent()) {
+        (Made::Before, _) => Ok(()),
+        (Made::Now, Some(parent)) if !parent.as_os_str().is_empty() => sync(parent),
+        (Made::Now, _) => sync(Path::new(".")),
+    }
+}
+
+/// As [`ensure_named`], with the folders above it.
 pub(crate) fn ensure_all(path: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(path) {
         Ok(_) => check(path),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(parent)
-                    .map_err(|e| StoreError::io("create the folder", parent, &e))?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            if let Some(parent) = parent
+                && !exists(parent)?
+            {
+                ensure_all(parent)?;
             }
-            ensure(path).map(|_| ())
+            ensure_named(path)
         }
         Err(e) => Err(StoreError::io("look at", path, &e)),
     }

@@ -62,7 +62,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    fn session(&self) -> Option<&SessionId> {
+    pub fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Append(Append { session, .. })
             | Self::Load(Load { session, .. })
@@ -355,6 +355,10 @@ impl Job {
     fn control(&self, control: Control, ticket: Ticket, standings: &mut HashMap<SessionId, Standing>) {
         match control {
             Control::Rest(session) => {
+                // What is refused stays so until it is loaded.
+                if let Some(Standing::Refused(_)) = standings.get(&session) {
+                    return;
+                }
                 standings.remove(&session);
                 let _ = self.shared.memory.rest(&session);
                 let _ = self.shared.store.rest(&session);

@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     /// The end of the last whole record.
     pub len: u64,
     pub recent: RecentIds,
+    /// The last entry's id when it woke from a rest: ids before that were let go. `None` if `recent` has all it may.
+    pub follows: Option<EntryId>,
     /// Whether there may be bytes that are not on the disk. True after loading: another process may have left them.
     pub unflushed: bool,
     /// Whether its name may not be on the disk.
@@ -60,6 +62,7 @@ impl Journal {
             head: ChainHash::START,
             len: 0,
             recent: RecentIds::default(),
+            follows: None,
             unflushed: false,
             folder_unflushed: true,
             blobs: Blobs::default(),
@@ -87,6 +90,11 @@ pub(crate) struct RecentIds {
 impl RecentIds {
     pub fn get(&self, id: &EntryId) -> Option<Known> {
         self.by_id.get(id).copied()
+    }
+
+    /// The last one.
+    pub fn last(&self) -> Option<EntryId> {
+        self.order.back().cloned()
     }
 
     pub fn push(&mut self, id: EntryId, known: Known) {

@@ -30,6 +30,7 @@ mod ownership;
 mod reader;
 pub mod record;
 mod recovery;
+mod resting;
 pub mod scan;
 mod store;
 pub mod summary;
@@ -45,7 +46,7 @@ pub use scan::{Damage, DamageKind};
 pub use store::{Loaded, Store, StoreError, Sync, Take};
 pub use summary::{LastRun, SessionStatus, SessionSummary};
 pub use verify::Verification;
-pub use writer::{JobNews, LOADS_AT_ONCE, Writer, WriterArgs, WriterMsg, WriterState, shard};
+pub use writer::{JobNews, LOADS_AT_ONCE, REST, Writer, WriterArgs, WriterMsg, WriterState, shard};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
 pub const ACTORS: [(&str, &[&str]); 1] = [("writer", &WriterMsg::NAMES)];

@@ -8,6 +8,7 @@
 //!   then says what happened; meanwhile the next group gathers. A job begins when everyone who is at work on this
 //!   thread has had a turn: alone that is at once, among many it saves most of the changes of thread. A load runs beside
 //!   the job: what follows for its session waits for it, and nobody else does.
+//!   A session that rests is let go of by the next job, or after [`REST`], so that the end of a run costs no job.
 //! - **Works** on threads of its shard's own, one for jobs and at most [`LOADS_AT_ONCE`] for loads, which live as long as
 //!   the shard: users' code that fills the runtime's blocking pool cannot keep anyone from committing.
 //! - **Dies** when a job or a load panics. What was queued is gone, unacknowledged: agents see the death and send those
@@ -21,17 +22,19 @@
 //! in [`WriterArgs::depth`].
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use playhouse_protocol::{Batch, CommitReport, Durability, SessionId};
 use playhouse_supervision::Threads;
 use playhouse_supervision::threads::panic_text;
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 use crate::folder::stable_hash;
 use crate::job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
@@ -41,6 +44,9 @@ use crate::store::{Loaded, Store, StoreError};
 
 /// How many journals a Writer reads at once; more wait for a thread.
 pub const LOADS_AT_ONCE: usize = 4;
+
+/// How long a session that rests may keep its memory while its Writer has nothing else to do.
+pub const REST: Duration = Duration::from_secs(1);
 
 /// The shard of `n` that a session belongs to.
 pub fn shard(session: &SessionId, n: usize) -> usize {
@@ -70,7 +76,8 @@ pub enum WriterMsg {
         /// Who is told.
         reply: RpcReplyPort<Result<Loaded, StoreError>>,
     },
-    /// Free the memory of a session that will be quiet for a while; it stays this process's.
+    /// Free the memory of a session that will be quiet for a while, when it is convenient; it stays this process's. Any
+    /// other message about it that comes before calls this off.
     Rest {
         /// Whose.
         session: SessionId,
@@ -122,6 +129,8 @@ pub struct JobNews(News);
 enum News {
     /// Whoever had something to add has added it.
     Gathered,
+    /// Sessions have rested long enough.
+    Rested,
     /// There are reports to deliver.
     Progress,
     /// The job is over.
@@ -166,6 +175,9 @@ pub struct WriterState {
     args: WriterArgs,
     shared: Shared,
     queue: VecDeque<Work>,
+    /// Sessions to let go of with the next job, or when the timer ends.
+    resting: HashSet<SessionId>,
+    rest_timer: Option<AbortHandle>,
     phase: Phase,
     outbox: Arc<Outbox>,
 }
@@ -184,18 +196,41 @@ enum Phase {
 impl Drop for WriterState {
     fn drop(&mut self) {
         self.shared.gone.store(true, Ordering::SeqCst);
+        if let Some(timer) = &self.rest_timer {
+            timer.abort();
+        }
     }
 }
 
 impl WriterState {
-    fn ticket(&self) -> Ticket {
-        Ticket::new(self.args.depth.clone())
+    /// Queues a message about a session, or about all.
+    fn queue(&mut self, myself: &ActorRef<WriterMsg>, work: impl FnOnce(Ticket) -> Work) {
+        let work = work(Ticket::new(self.args.depth.clone()));
+        if let Some(session) = work.session() {
+            self.resting.remove(session);
+        }
+        self.queue.push_back(work);
+        self.gather(myself);
     }
 
-    fn control(&mut self, myself: &ActorRef<WriterMsg>, control: Control) {
-        let ticket = self.ticket();
-        self.queue.push_back(Work::Control(control, ticket));
-        self.gather(myself);
+    fn rest(&mut self, myself: &ActorRef<WriterMsg>, session: SessionId) {
+        // What is queued for it shows that it does not rest.
+        if self.queue.iter().any(|work| work.session() == Some(&session)) {
+            return;
+        }
+        self.resting.insert(session);
+        if self.rest_timer.is_none() {
+            self.time_rest(myself);
+        }
+    }
+
+    fn time_rest(&mut self, myself: &ActorRef<WriterMsg>) {
+        let writer = myself.clone();
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(REST).await;
+            tell(&writer, News::Rested);
+        });
+        self.rest_timer = Some(timer.abort_handle());
     }
 
     /// Lets a group gather for the next job, unless one runs.
@@ -217,7 +252,7 @@ impl WriterState {
 
     /// Starts what can be done now: loads, and a job if there is something for it.
     fn start(&mut self, myself: &ActorRef<WriterMsg>) -> io::Result<()> {
-        let Taken { appends, controls, loads } = take(&mut self.queue, &mut self.args.loads.lock());
+        let Taken { appends, mut controls, loads } = take(&mut self.queue, &mut self.args.loads.lock());
         for load in loads {
             let (shared, writer) = (self.shared.clone(), myself.clone());
             let end = self.args.loads.end_of(load.session.clone(), || WriterMsg::Job(JobNews(News::Loaded)));
@@ -227,6 +262,9 @@ impl WriterState {
                 }
                 drop(end);
             })?;
+        }
+        for session in self.resting.drain() {
+            controls.push((Control::Rest(session), Ticket::new(self.args.depth.clone())));
         }
         self.phase = Phase::Idle;
         if !(appends.is_empty() && controls.is_empty()) {
@@ -267,7 +305,15 @@ impl Actor for Writer {
             shard: args.shard.clone(),
             gone: Arc::default(),
         };
-        Ok(WriterState { args, shared, queue: VecDeque::new(), phase: Phase::Idle, outbox: Arc::default() })
+        Ok(WriterState {
+            args,
+            shared,
+            queue: VecDeque::new(),
+            resting: HashSet::new(),
+            rest_timer: None,
+            phase: Phase::Idle,
+            outbox: Arc::default(),
+        })
     }
 
     async fn handle(
@@ -279,23 +325,36 @@ impl Actor for Writer {
         playhouse_supervision::chaos::strike("writer", message.name());
         match message {
             WriterMsg::Append { session, durability, batch, reply } => {
-                let ticket = state.ticket();
-                state.queue.push_back(Work::Append(Append { session, durability, batch, reply, ticket }));
-                state.gather(&myself);
+                let append = |ticket| Work::Append(Append { session, durability, batch, reply, ticket });
+                state.queue(&myself, append);
             }
             WriterMsg::Load { session, reply } => {
-                let ticket = state.ticket();
-                state.queue.push_back(Work::Load(Load { session, reply, ticket }));
-                state.gather(&myself);
+                state.queue(&myself, |ticket| Work::Load(Load { session, reply, ticket }));
             }
-            WriterMsg::Rest { session } => state.control(&myself, Control::Rest(session)),
-            WriterMsg::Release { session } => state.control(&myself, Control::Release(session)),
-            WriterMsg::Remove { session, reply } => state.control(&myself, Control::Remove(session, reply)),
-            WriterMsg::Settle { reply } => state.control(&myself, Control::Settle { reply, after: None }),
+            WriterMsg::Rest { session } => state.rest(&myself, session),
+            WriterMsg::Release { session } => {
+                state.queue(&myself, |ticket| Work::Control(Control::Release(session), ticket));
+            }
+            WriterMsg::Remove { session, reply } => {
+                state.queue(&myself, |ticket| Work::Control(Control::Remove(session, reply), ticket));
+            }
+            WriterMsg::Settle { reply } => {
+                state.queue(&myself, |ticket| Work::Control(Control::Settle { reply, after: None }, ticket));
+            }
             WriterMsg::Job(JobNews(news)) => {
                 state.outbox.deliver();
                 match news {
                     News::Gathered => state.start(&myself)?,
+                    News::Rested => {
+                        state.rest_timer = None;
+                        match state.phase {
+                            Phase::Idle if !state.resting.is_empty() => state.start(&myself)?,
+                            // The job that gathers takes them.
+                            Phase::Idle | Phase::Gathering => {}
+                            // This job may be the last for long.
+                            Phase::Working(_) => state.time_rest(&myself),
+                        }
+                    }
                     News::Progress => {}
                     News::Finished => {
                         state.phase = Phase::Idle;

@@ -403,8 +403,7 @@ fn f32_a_later_flush_of_the_journal_flushes_the_blobs_first() {
     let did = disk.since();
     assert_eq!(did.iter().filter(|did| matches!(did, FlushBlob(_))).count(), 3);
     assert_eq!(did[3..], [blobs, shard.clone(), FlushJournal, shard.clone()]);
-    store.rest(&session).unwrap();
-    store.own(&session).unwrap();
+    store.load(&session, Take::Own).unwrap();
     store.flush(&session, epoch).unwrap();
     assert_eq!(disk.since(), [FlushJournal, shard], "nobody left any");
 }

@@ -2,8 +2,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use common::stage::{Stage, committed, stage_on};
 use common::{Fault, PATIENCE, TestDisk, find, id, numbered, prompt, prompts};
@@ -363,6 +363,58 @@ async fn sessions_of_durability_none_stay_in_memory() {
     }
     assert_eq!(disk.writes.load(Ordering::SeqCst), 0);
     assert_eq!(stage.args.store.list().unwrap(), vec![]);
+}
+
+#[tokio::test]
+async fn f41_a_session_that_rests_is_let_go_of_with_the_next_job_or_after_a_pause() {
+    #[derive(Debug, Default)]
+    struct Noting(MemoryStore, Mutex<Vec<SessionId>>);
+    impl Store for Noting {
+        fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
+            self.0.load(session, take)
+        }
+        fn append(&self, id: &SessionId, epoch: u64, all: &[Arc<Entry>], sync: Sync) -> Result<Vec<Seq>, StoreError> {
+            self.0.append(id, epoch, all, sync)
+        }
+        fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
+            self.0.flush(session, epoch)
+        }
+        fn list(&self) -> Result<Vec<playhouse_session::SessionSummary>, StoreError> {
+            self.0.list()
+        }
+        fn remove(&self, session: &SessionId) -> Result<(), StoreError> {
+            self.0.remove(session)
+        }
+        fn rest(&self, session: &SessionId) -> Result<(), StoreError> {
+            self.1.lock().unwrap().push(session.clone());
+            self.0.rest(session)
+        }
+        fn release(&self, session: &SessionId) -> Result<(), StoreError> {
+            self.0.release(session)
+        }
+    }
+    let store = Arc::new(Noting::default());
+    let mut stage = Stage::on(store.clone()).await;
+    let rest = |stage: &Stage, name: &str| stage.writer.cast(WriterMsg::Rest { session: id(name) }).unwrap();
+    for name in ["a", "b", "c"] {
+        stage.send(&id(name), &prompts(name, 1));
+        stage.report().await;
+    }
+    rest(&stage, "a");
+    rest(&stage, "b");
+    // It goes on after all, so it does not rest.
+    stage.send(&id("b"), &prompts("more", 1));
+    stage.report().await;
+    stage.settle().await;
+    assert_eq!(*store.1.lock().unwrap(), [id("a")]);
+    rest(&stage, "c");
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while *store.1.lock().unwrap() != [id("a"), id("c")] {
+        assert!(std::time::Instant::now() < deadline, "nobody let go of it");
+        tokio::task::yield_now().await;
+    }
+    let number = stage.send(&id("c"), &prompts("again", 1));
+    assert_eq!(stage.report().await, committed(&id("c"), number, [2]));
 }
 
 #[tokio::test]

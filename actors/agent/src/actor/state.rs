@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use playhouse_protocol::InputId;
+use playhouse_session::WriterMsg;
 use playhouse_supervision::NodeState;
 use ractor::ActorRef;
 
@@ -106,14 +107,20 @@ impl State {
             Stage::Live(machine) => machine.is_at_rest(),
             Stage::Recovering { .. } | Stage::Parked { .. } => true,
         };
-        if rests && let Some(work) = &mut self.work {
-            for reply in work.resting.drain(..) {
-                // Whoever asked may be gone.
-                let _ = reply.send(Ok(()));
-            }
-            if work.is_done() {
-                self.work = None;
-            }
+        let Some(work) = self.work.as_mut().filter(|_| rests) else { return };
+        for reply in work.resting.drain(..) {
+            // Whoever asked may be gone.
+            let _ = reply.send(Ok(()));
+        }
+        if !work.is_done() {
+            return;
+        }
+        let session = self.life.session();
+        let address = self.life.backstage.writer_of(&session);
+        let writers = self.work.take().map(|work| work.writers).unwrap_or_default();
+        if let Some((_, writer)) = writers.iter().find(|(known, _)| *known == address) {
+            // One that is gone has nothing to let go of.
+            let _ = writer.actor().cast(WriterMsg::Rest { session });
         }
     }
 
