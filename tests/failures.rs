@@ -26,6 +26,38 @@ fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
+#[tokio::test]
+async fn f09_a_tool_whose_arguments_were_cut_anywhere_never_runs() {
+    let house = House::in_memory().await.unwrap();
+    let whole = r#"{"text":"é","n":[1,{"deep":null}]}"#;
+    let cuts: Vec<&str> = whole.char_indices().skip(1).map(|(at, _)| &whole[..at]).collect();
+    // A response may have 25 calls, and five that fail in a row stop the rest: one at a time.
+    let texts: Vec<String> = cuts.iter().chain(&["nonsense", "[1]", "{}}"]).map(|text| (*text).to_owned()).collect();
+    let many = texts.len();
+    let model = FnModel::new(move |config| match usize::try_from(config.response).ok().and_then(|n| texts.get(n)) {
+        Some(text) => Step::text("").tool_call("count", json!(text)),
+        None if config.response == many as u64 => Step::text("").tool_call("count", json!({"text": "whole"})),
+        None => Step::text("done"),
+    });
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let tool = FnTool::new("count", move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(ToolResult::text("ran")) }
+    });
+    let agent =
+        house.agent().provider_override(model).tool(tool).limits(ExecutionLimits::none()).spawn().await.unwrap();
+    let report = soon("the run", agent.prompt("go")).await.unwrap();
+    let results: Vec<String> = lines(&report.messages)
+        .into_iter()
+        .filter(|line| line.trim_start_matches('!').starts_with("count: "))
+        .collect();
+    assert_eq!((results.len(), ran.load(Ordering::SeqCst)), (many + 1, 1));
+    assert!(results[..many].iter().all(|line| line.starts_with('!')), "{results:#?}");
+    assert_eq!(results[many], "count: ran");
+    house.shutdown(Duration::ZERO).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f18_a_thousand_panics_in_tools_cost_no_agent() {
     be_quiet_about("out of order");

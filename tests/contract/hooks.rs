@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use playhouse::agent::{Ending, SessionSource, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::BlockStage;
 use serde_json::json;
@@ -213,5 +214,98 @@ async fn a_slow_hook_holds_up_the_run_and_nothing_else() {
         assert_eq!(told.first().map(String::as_str), prompt, "{point}: {told:?}");
         assert_eq!(lines(&report.messages), told, "{point}");
     }
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn every_hook_is_told_what_it_is_about() {
+    let house = House::in_memory().await.unwrap();
+    let told: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let note = {
+        let told = told.clone();
+        move |line: String| told.lock().unwrap().push(line)
+    };
+    let model = FnModel::new(|config| match config.response {
+        0 => Step::text("look").tool_call("shows", json!({"n": 1})).usage(Usage::of(3, 2, 0, 0, 0)),
+        1 => Step::text("done").usage(Usage::of(5, 1, 0, 0, 0)),
+        _ => Step::error(401),
+    });
+    let shows = FnTool::new("shows", |_, ctx| async move {
+        ctx.update(ToolResult::text("half"));
+        Ok(ToolResult::text("whole"))
+    });
+    let count = |history: &playhouse::protocol::History| history.as_slice().len();
+    // Each notes its name and its arguments, and lets everything go on.
+    macro_rules! noting {
+        ($answer:expr, $line:expr) => {{
+            let note = note.clone();
+            move |args| {
+                #[allow(clippy::redundant_closure_call)]
+                note(($line)(args));
+                async { $answer }
+            }
+        }};
+    }
+    let hooks = Hooks::new()
+        .session_start(noting!(None, |source: SessionSource| format!("session_start {}", source.as_str())))
+        .before_loop(noting!(true, |(history, n)| format!("before_loop {} {n}", count(&history))))
+        .before_turn(noting!(true, |(history, n)| format!("before_turn {} {n}", count(&history))))
+        .before_tool_execution(noting!(Decision::Allow, |call: ToolCallInfo| {
+            format!("before_tool {} {}", call.name, call.args)
+        }))
+        .before_tool_execution_update(noting!(true, |update: ToolUpdateInfo| {
+            format!("before_update {} {}", update.name, update.text)
+        }))
+        .after_tool_execution_update(noting!((), |update: ToolUpdateInfo| {
+            format!("after_update {} {}", update.name, update.text)
+        }))
+        .after_tool_execution(noting!((), |result: ToolResultInfo| {
+            format!("after_tool {} {} {} {}", result.name, result.args, lines([&result.result])[0], result.is_error)
+        }))
+        .after_turn(noting!((), |(history, usage): (_, Usage)| {
+            format!("after_turn {} {}+{}", count(&history), usage.input, usage.output)
+        }))
+        .before_stop(noting!(Ending::Stop, |info: StopInfo| format!(
+            "before_stop {} {}",
+            count(&info.history),
+            info.refusals
+        )))
+        .on_error(noting!((), |error: String| format!("on_error {error}")))
+        .after_loop(noting!((), |report: Arc<RunReport>| {
+            format!(
+                "after_loop {} {}+{} {:?}",
+                report.messages.len(),
+                report.usage.input,
+                report.usage.output,
+                report.text()
+            )
+        }));
+    let agent = house.agent().provider_override(model).tool(shows).hooks(hooks).spawn().await.unwrap();
+    agent.prompt("go").await.unwrap();
+    let expected = [
+        "before_loop 1 0",
+        "session_start startup",
+        "before_turn 0 0",
+        "before_tool shows {\"n\":1}",
+        "before_update shows half",
+        "after_update shows half",
+        "after_tool shows {\"n\":1} shows: whole false",
+        "after_turn 3 3+2",
+        "before_turn 3 1",
+        "after_turn 4 5+1",
+        "before_stop 4 0",
+        "after_loop 4 8+3 \"done\"",
+    ];
+    let all = || told.lock().unwrap().len();
+    crate::kit::until("after_loop", || all() >= expected.len()).await;
+    assert_eq!(std::mem::take(&mut *told.lock().unwrap()), expected);
+
+    // The report of a failed run comes with its error or as it is; the hooks are told the same.
+    drop(agent.prompt("again").await);
+    crate::kit::until("after_loop", || all() >= 5).await;
+    let lines = std::mem::take(&mut *told.lock().unwrap());
+    assert_eq!(lines[..2], ["before_loop 5 1", "before_turn 4 0"]);
+    assert!(lines[2].starts_with("on_error the provider refused the key"), "{lines:?}");
+    assert_eq!(lines[3..], ["after_turn 6 0+0", "after_loop 2 0+0 \"\""]);
     house.shutdown(Duration::ZERO).await;
 }

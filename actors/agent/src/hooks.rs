@@ -144,7 +144,7 @@ setters! {
     after_loop: Arc<RunReport> => ();
     /// Before a turn: the conversation and the turn's number. `false` ends the run.
     before_turn: (History, u32) => bool;
-    /// After a turn: the conversation and the run's usage so far.
+    /// After a turn: the conversation and what the turn's call consumed.
     after_turn: (History, Usage) => ();
     /// Before a tool runs. A denial is the call's error result.
     before_tool_execution: ToolCallInfo => Decision;

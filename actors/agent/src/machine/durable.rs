@@ -316,6 +316,7 @@ impl Durable {
                 self.settle_turn(&entry.id);
                 if let Some(run) = &mut self.run {
                     run.usage += **usage;
+                    run.turn_usage = **usage;
                     run.tracker.turn_ended(usage, *elapsed);
                 }
             }
@@ -409,6 +410,7 @@ impl Durable {
             phase: Phase::Opening,
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
+            turn_usage: Usage::default(),
             format,
             plan,
             aborting,

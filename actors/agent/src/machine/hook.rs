@@ -134,7 +134,7 @@ pub enum HookCall {
     AfterTurn {
         /// The conversation.
         history: History,
-        /// The run's usage so far.
+        /// What the turn's call consumed.
         usage: Usage,
     },
     /// The call.

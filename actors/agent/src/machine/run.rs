@@ -55,6 +55,8 @@ pub struct Run {
     pub tracker: ExecutionTracker,
     /// What its calls consumed.
     pub usage: Usage,
+    /// What the call of its last turn consumed.
+    pub turn_usage: Usage,
     /// The form that its answer must have.
     pub format: Option<Arc<ResponseFormat>>,
     /// The planned changes that its first turn carries out.

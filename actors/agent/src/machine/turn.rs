@@ -147,7 +147,7 @@ impl Machine {
         if !self.flight.after_turn_done {
             let verdict = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
                 history: machine.durable.history.clone(),
-                usage: machine.durable.run.as_ref().map(|run| run.usage).unwrap_or_default(),
+                usage: machine.durable.run.as_ref().map(|run| run.turn_usage).unwrap_or_default(),
             });
             if verdict.is_none() {
                 return false;

@@ -240,6 +240,7 @@ impl Checks {
             self.every_call_has_one_result(&entries);
         }
         self.every_prompt_ends(&all);
+        self.every_input_is_taken_once(&all);
         for input in &self.acked {
             self.is_somewhere(input, &all, last);
         }
@@ -296,6 +297,26 @@ impl Checks {
             assert!(started(id) <= 1, "{id} started twice");
         }
         assert_eq!(asked, ends, "runs asked for and ended");
+    }
+
+    /// An input that was repeated, because its sender did not know its fate, is taken once.
+    fn every_input_is_taken_once(&self, all: &[&Entry]) {
+        let mut taken = HashSet::new();
+        for entry in all {
+            let id = match &entry.body {
+                EntryBody::Input(input) => Some(&input.input_id),
+                EntryBody::ContinueAsked { input_id, .. }
+                | EntryBody::PlanApproved { input_id, .. }
+                | EntryBody::PlanRejected { input_id, .. }
+                | EntryBody::AbortAsked { input_id } => Some(input_id),
+                EntryBody::Reset { input_id }
+                | EntryBody::Restored { input_id, .. }
+                | EntryBody::Configured { input_id, .. } => input_id.as_ref(),
+                EntryBody::PermissionResolved { answer, .. } => answer.input_id.as_ref(),
+                _ => None,
+            };
+            assert!(id.is_none_or(|id| taken.insert(id)), "{id:?} was taken twice");
+        }
     }
 
     /// An acknowledged input is in the journal, and entered the conversation once, or was rejected, or still waits.

@@ -92,6 +92,8 @@ fn every_interleaving_keeps_the_promises() {
         let count = seen.remove(verdict).unwrap_or_default();
         assert!(count >= runs / 100, "{verdict} happened in only {count} of {runs} runs");
     }
+    let unknown = seen.remove("OutcomeUnknown").unwrap_or_default();
+    assert!(unknown >= runs / 100, "an outcome was unknown in only {unknown} of {runs} runs");
     for special in ["Parallel", "Sequential", "Batched", "AbortBeforeCommit", "Crash"] {
         let count = seen.remove(special).unwrap_or_default();
         assert!(count >= runs / 20, "{special} happened in only {count} of {runs} runs");

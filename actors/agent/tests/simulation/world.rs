@@ -7,8 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Effect, FilterVerdict, HookCall, HookId, Input, Journal, Machine, Now, PlanDecision, Setup, Target,
-    Timer, Verdict,
+    Approver, Effect, FilterVerdict, HookCall, HookId, Input, InputError, Journal, Machine, Now, PlanDecision, Setup,
+    Target, Timer, Verdict,
 };
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Wake};
 use playhouse_protocol::{
@@ -46,6 +46,10 @@ pub struct World {
     next_input: u64,
     next_call: u64,
     old: Vec<Input>,
+    /// Inputs by their id, as they were sent.
+    sent: BTreeMap<InputId, Input>,
+    /// Those of which it is not known whether they were taken; their senders repeat them.
+    unknown: Vec<Input>,
     draining: bool,
     /// Whether every input and effect is printed: when one seed is played alone.
     talk: bool,
@@ -109,6 +113,8 @@ impl World {
             next_input: 0,
             next_call: 0,
             old: Vec::new(),
+            sent: BTreeMap::new(),
+            unknown: Vec::new(),
             draining: false,
             talk: std::env::var_os("PLAYHOUSE_SEED").is_some(),
         };
@@ -125,6 +131,11 @@ impl World {
     }
 
     fn step(&mut self, machine: &mut Machine) {
+        if self.rng.u8(..4) == 0
+            && let Some(input) = self.unknown.pop()
+        {
+            return self.send(machine, input);
+        }
         match self.rng.u8(..100) {
             0..=24 => self.commit(machine),
             25..=39 => self.model(machine),
@@ -136,7 +147,7 @@ impl World {
             91..=92 => self.send(machine, Input::ConnectionLost { reason: "gone".into() }),
             93 => self.send(machine, Input::ExecutorLost { reason: "gone".into() }),
             94..=95 => self.crash(machine),
-            96 => self.commit_failed(machine),
+            96..=97 => self.commit_failed(machine),
             _ => self.stale(machine),
         }
     }
@@ -165,6 +176,7 @@ impl World {
             _ => {}
         }
         if let Some(input_id) = input.id() {
+            self.sent.insert(input_id.clone(), input.clone());
             *self.unanswered.entry(input_id.clone()).or_default() += 1;
         }
         let now = self.now();
@@ -223,6 +235,11 @@ impl World {
                 Effect::Disarm(timer) => self.timers.retain(|armed| *armed != timer),
                 Effect::Rotated { to } => self.session = to,
                 Effect::Park { .. } => parked = true,
+                Effect::Refuse { input_id, error: InputError::OutcomeUnknown { .. } } => {
+                    self.delivered.insert("OutcomeUnknown");
+                    self.answered(&input_id);
+                    self.unknown.push(self.sent[&input_id].clone());
+                }
                 Effect::Ack { input_id } | Effect::Refuse { input_id, .. } => self.answered(&input_id),
                 Effect::Finish(report) => {
                     assert!(self.calls.is_empty(), "{} is over, not its calls {:?}", report.loop_id, self.calls);
@@ -283,12 +300,13 @@ impl World {
     }
 
     fn commit_failed(&mut self, machine: &mut Machine) {
-        let Some((_, batch)) = self.queued.pop_front() else { return self.person(machine) };
-        self.queued.clear();
-        self.send(
-            machine,
-            Input::CommitFailed { batch: batch.number, error: "disk full".into(), fate: Fate::NotWritten },
-        );
+        let Some((_, batch)) = self.queued.front().cloned() else { return self.person(machine) };
+        let fate = if self.rng.bool() { Fate::Unknown } else { Fate::NotWritten };
+        match fate {
+            Fate::Unknown => self.lose_queue(),
+            Fate::NotWritten => self.queued.clear(),
+        }
+        self.send(machine, Input::CommitFailed { batch: batch.number, error: "disk full".into(), fate });
     }
 
     /// What was queued is lost, but may be there in part.
@@ -325,6 +343,8 @@ impl World {
         self.asks.clear();
         self.timers.clear();
         self.unanswered.clear();
+        // A hook ends with the incarnation that asked it.
+        self.old.retain(|input| !matches!(input, Input::HookDone { .. }));
         self.checks.restarted();
         let Some(journal) = self.journals.get(&self.session) else {
             let opened = self.checks.opened.clone();
@@ -609,6 +629,8 @@ impl World {
         for _ in 0..20_000 {
             if !self.queued.is_empty() {
                 self.commit(machine);
+            } else if let Some(input) = self.unknown.pop() {
+                self.send(machine, input);
             } else if !self.hooks.is_empty() {
                 self.hook(machine);
             } else if let Some(permission_id) = self.asks.pop_first() {
