@@ -193,17 +193,32 @@ fn other_process(test: &str) -> Command {
     command
 }
 
+/// A house in a process of its own; it ends with its test, also one that fails, and so does all it started.
+struct OtherHouse {
+    process: std::process::Child,
+    node: String,
+}
+
+impl Drop for OtherHouse {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        kill_leftovers(&self.node);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_house_left_is_killed() {
     let (time, kept) = (unique_sleep(), unique_sleep());
     let node = format!("dead-{}", std::process::id());
     let mut house = other_process("the_house_that_will_be_killed");
-    let mut house = house.env("TEST_NODE", &node).env("TEST_TIME", &time).spawn().unwrap();
+    let house = house.env("TEST_NODE", &node).env("TEST_TIME", &time).spawn().unwrap();
+    let mut house = OtherHouse { process: house, node: node.clone() };
     let bench = Bench::in_house(default_tools(), "live-house", std::env::temp_dir()).await;
     bench.start("c", "bash", json!({"command": format!("(env -i setsid sleep {kept} &); sleep {kept}")}));
     eventually("its four sleepers", || sleepers(&time) == 4 && sleepers(&kept) == 2).await;
-    house.kill().unwrap();
-    house.wait().unwrap();
+    house.process.kill().unwrap();
+    house.process.wait().unwrap();
     assert_eq!(sleepers(&time), 4, "nobody was there to end them");
     let (stranger, name) = (format!("{node}-not"), node.clone());
     assert_eq!(tokio::task::spawn_blocking(move || kill_leftovers(&[&stranger])).await.unwrap(), 0);
