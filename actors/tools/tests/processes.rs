@@ -203,7 +203,7 @@ impl Drop for OtherHouse {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        kill_leftovers(&self.node);
+        kill_leftovers(&[&self.node]);
     }
 }
 
