@@ -2,6 +2,10 @@
 //!
 //! The runtime's blocking pool is everybody's: users' callbacks and tools may fill it with work that never ends. What a
 //! house cannot do without (journals, above all) has threads of its own, which only its own work can hold up.
+//!
+//! A clock that is paused, as tests do, runs ahead when the runtime has nothing to do; it waits for the runtime's blocking
+//! work, and knows of no other. So on a runtime of one thread, the only kind whose clock can be paused, one blocking task
+//! stands for the work here. If the pool is full it waits in line there, and nobody waits for it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -9,6 +13,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -28,6 +33,8 @@ struct Shared {
     most: usize,
     state: Mutex<State>,
     changed: Condvar,
+    /// There is no work.
+    quiet: Condvar,
 }
 
 #[derive(Default)]
@@ -36,6 +43,10 @@ struct State {
     threads: usize,
     /// Those that wait for work.
     idle: usize,
+    /// Those that work.
+    busy: usize,
+    /// Whether a blocking task of the runtime stands for the work.
+    stand_in: bool,
     ended: bool,
 }
 
@@ -70,7 +81,13 @@ pub enum NoResult {
 impl Threads {
     /// At most this many threads, at least one, with this name.
     pub fn new(name: &'static str, most: usize) -> Self {
-        let shared = Arc::new(Shared { name, most: most.max(1), state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            name,
+            most: most.max(1),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            quiet: Condvar::new(),
+        });
         Self { _end: Arc::new(End(shared.clone())), shared }
     }
 
@@ -87,6 +104,14 @@ impl Threads {
             }
         }
         state.queue.push_back(Box::new(work));
+        if !state.stand_in
+            && let Ok(runtime) = Handle::try_current()
+            && runtime.runtime_flavor() == RuntimeFlavor::CurrentThread
+        {
+            state.stand_in = true;
+            let shared = self.shared.clone();
+            runtime.spawn_blocking(move || shared.stand_in());
+        }
         drop(state);
         self.shared.changed.notify_one();
         Ok(())
@@ -113,13 +138,28 @@ impl Shared {
         while let Some(work) = self.next() {
             // Whoever needs to know of a panic catches it.
             let _ = catch_unwind(AssertUnwindSafe(work));
+            let mut state = self.lock();
+            state.busy -= 1;
+            if state.busy == 0 && state.queue.is_empty() {
+                self.quiet.notify_all();
+            }
         }
+    }
+
+    /// Lasts until there is no work.
+    fn stand_in(&self) {
+        let mut state = self.lock();
+        while state.busy > 0 || !state.queue.is_empty() {
+            state = self.quiet.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.stand_in = false;
     }
 
     fn next(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
             if let Some(work) = state.queue.pop_front() {
+                state.busy += 1;
                 return Some(work);
             }
             if state.ended {
@@ -191,6 +231,15 @@ mod tests {
         while shared.upgrade().is_some() {
             assert!(std::time::Instant::now() < deadline, "a thread stays");
             std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_waits_for_the_work() {
+        let threads = Threads::new("one", 1);
+        for _ in 0..3 {
+            let slow = threads.run(|| std::thread::sleep(Duration::from_millis(50)));
+            tokio::time::timeout(PATIENCE, slow).await.expect("the clock ran ahead").unwrap();
         }
     }
 
