@@ -20,7 +20,7 @@ use playhouse::agent::machine::Input;
 use playhouse::prelude::*;
 use playhouse::protocol::{AgentId, EntryBody, InputId, SessionId};
 use playhouse::session::disk::{Disk, Kernel};
-use playhouse::session::{FileOptions, FileStore, Store, Take};
+use playhouse::session::{Damage, DamageKind, FileOptions, FileStore, Store, Take};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -333,7 +333,9 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
     let mut journals = 0;
     for session in store.sessions().unwrap() {
         let loaded = store.load(&session, Take::Peek).unwrap();
-        assert_eq!(loaded.damage, Vec::new(), "{session}");
+        // An abort may have left a sub-agent as it was when its last write failed; nothing of that was acknowledged.
+        let is_torn = |damage: &Damage| matches!(damage.kind, DamageKind::Torn { .. });
+        assert!(loaded.damage.iter().all(is_torn), "{session}: {:?}", loaded.damage);
         journals += 1;
         for (_, entry) in &loaded.entries {
             if let EntryBody::Input(input) = &entry.body {

@@ -40,7 +40,7 @@ async fn a_deadline_ends_a_call_a_tool_a_hook_and_a_sub_agent() {
         let helper = SubAgentTool::new("helper").with_system_prompt("child");
         let agent = house.agent().provider_override(model).tool(hanging("hangs")).sub_agent(helper).hooks(hooks);
         let agent = agent.limits(within(short)).permission(PermissionMode::Yolo).spawn().await.unwrap();
-        let report = soon(at, agent.prompt("go")).await.unwrap();
+        let report = soon(at, agent.prompt_report("go")).await.unwrap();
         assert_eq!(report.outcome, Outcome::Limit { limit: LimitHit::Duration(short) }, "{at}");
         assert_eq!(lines(&report.messages).last().unwrap(), "user: [Agent stopped: max duration reached (0.3 s)]");
         assert!(!healthy(&agent).await.is_streaming);

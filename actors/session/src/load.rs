@@ -114,6 +114,8 @@ impl Shared {
         if self.is_gone() {
             return;
         }
+        // A job of the Writer before may still be in its last append, which the journal is to be read with.
+        drop(self.shard.lock());
         let place = if self.memory.has(&session) { Place::Memory } else { Place::Store };
         let loaded = match place {
             Place::Store => self.store.load(&session, Take::Own),

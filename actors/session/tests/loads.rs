@@ -12,7 +12,7 @@ use playhouse_protocol::{CommitReport, Entry, Seq, SessionId};
 use playhouse_session::{FileStore, Loaded, SessionSummary, Store, StoreError, Sync, Take, WriterMsg};
 use tokio::time::timeout;
 
-/// Files whose loads of sessions called `slow…` wait at a gate.
+/// Files whose loads of sessions called `slow…` wait at a gate, and appends to those called `late…`.
 #[derive(Debug)]
 struct Slow {
     files: FileStore,
@@ -38,6 +38,17 @@ impl Slow {
         self.opened.notify_all();
     }
 
+    fn pass(&self) {
+        let waiting = self.waiting.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(waiting, Ordering::SeqCst);
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+        drop(open);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
     async fn await_loads(&self, count: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.waiting.load(Ordering::SeqCst) < count {
@@ -50,14 +61,7 @@ impl Slow {
 impl Store for Slow {
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
         if session.as_str().starts_with("slow") {
-            let waiting = self.waiting.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(waiting, Ordering::SeqCst);
-            let mut open = self.open.lock().unwrap();
-            while !*open {
-                open = self.opened.wait(open).unwrap();
-            }
-            drop(open);
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.pass();
         }
         self.files.load(session, take)
     }
@@ -73,6 +77,9 @@ impl Store for Slow {
         entries: &[Arc<Entry>],
         sync: Sync,
     ) -> Result<Vec<Seq>, StoreError> {
+        if session.as_str().starts_with("late") {
+            self.pass();
+        }
         self.files.append(session, epoch, entries, sync)
     }
 
@@ -180,6 +187,25 @@ async fn f24_a_load_that_outlives_its_writer_tells_nobody_and_changes_nothing() 
     stage.settle().await;
     assert_eq!(store.files.holder(&slow).unwrap(), None);
     assert_eq!(stage.load(&slow).await.unwrap().entries, numbered(1, &all));
+}
+
+#[tokio::test]
+async fn f24_a_load_reads_the_last_append_of_a_writer_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Slow::on(folder.path());
+    let mut stage = Stage::on(store.clone()).await;
+    let late = id("late");
+    let all = prompts("l", 1);
+    stage.send(&late, &all);
+    store.await_loads(1).await;
+    stage.writer.kill();
+    stage.end().await;
+    stage.restart().await;
+    let mut loaded = ask_load(&stage, &late);
+    let early = timeout(std::time::Duration::from_millis(200), &mut loaded).await;
+    assert!(early.is_err(), "read before the append was over: {early:?}");
+    store.open();
+    assert_eq!(timeout(PATIENCE, loaded).await.unwrap().unwrap().unwrap().entries, numbered(1, &all));
 }
 
 #[tokio::test]

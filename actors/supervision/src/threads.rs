@@ -5,6 +5,10 @@
 //! threads that only users' code waits for. A thread is started when there is work for it and ends when there was none for
 //! [`IDLE`], or when the last clone is gone. Work that never ends keeps its thread and no more than that: nobody waits for
 //! it when a runtime or the process ends.
+//!
+//! A clock that is paused, as tests do, runs ahead when the runtime has nothing to do; it waits for the runtime's blocking
+//! work, and knows of no other. So on a runtime of one thread, the only kind whose clock can be paused, one blocking task
+//! stands for what waits for an answer here. If the pool is full it waits in line there, and nobody waits for it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How long a thread without work stays.
@@ -40,6 +45,8 @@ struct Shared {
     permits: Arc<Semaphore>,
     desk: Mutex<Desk>,
     came: Condvar,
+    /// There is no work.
+    quiet: Condvar,
 }
 
 /// Work that waits for a thread.
@@ -49,7 +56,15 @@ struct Desk {
     /// How many threads there are, and how many of them wait for work.
     threads: usize,
     idle: usize,
+    /// Whether a blocking task of the runtime stands for the work.
+    stand_in: bool,
     ended: bool,
+}
+
+impl Desk {
+    fn is_quiet(&self) -> bool {
+        self.work.is_empty() && self.idle == self.threads
+    }
 }
 
 /// Lets the threads end.
@@ -78,7 +93,14 @@ impl Threads {
     pub fn new(name: &'static str, most: usize) -> Self {
         let most = most.max(1);
         let permits = Arc::new(Semaphore::new(most));
-        let shared = Arc::new(Shared { name, most, permits, desk: Mutex::default(), came: Condvar::new() });
+        let shared = Arc::new(Shared {
+            name,
+            most,
+            permits,
+            desk: Mutex::default(),
+            came: Condvar::new(),
+            quiet: Condvar::new(),
+        });
         Self { _end: Arc::new(End(shared.clone())), shared }
     }
 
@@ -89,11 +111,22 @@ impl Threads {
 
     /// Has work done when a thread is free; in order, if there is one thread. A panic ends the work, not the thread.
     pub fn start(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.shared.desk().work.push_back(Box::new(work));
+        let mut desk = self.shared.desk();
+        desk.work.push_back(Box::new(work));
+        if !desk.stand_in
+            && let Ok(runtime) = Handle::try_current()
+            && runtime.runtime_flavor() == RuntimeFlavor::CurrentThread
+        {
+            desk.stand_in = true;
+            let shared = self.shared.clone();
+            runtime.spawn_blocking(move || shared.stand_in());
+        }
+        drop(desk);
         let called = self.shared.call_a_thread();
         if called.is_err() {
             // Nobody else added work that no thread will come to: without a thread there is only this.
             self.shared.desk().work.pop_back();
+            self.shared.quiet.notify_all();
         }
         called
     }
@@ -129,13 +162,13 @@ impl ThreadPermit {
     pub async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> std::thread::Result<T> {
         let Self { threads, permit } = self;
         let (done, mut result) = oneshot::channel();
-        let runtime = tokio::runtime::Handle::try_current().ok();
+        let runtime = Handle::try_current().ok();
         let shared = &threads.shared;
         shared.desk().work.push_back(Box::new(move || {
             if done.is_closed() {
                 return;
             }
-            let entered = runtime.as_ref().map(tokio::runtime::Handle::enter);
+            let entered = runtime.as_ref().map(Handle::enter);
             let ended = catch_unwind(AssertUnwindSafe(work));
             drop((entered, permit));
             let _ = done.send(ended);
@@ -182,6 +215,9 @@ impl Shared {
                 continue;
             }
             desk.idle += 1;
+            if desk.is_quiet() {
+                self.quiet.notify_all();
+            }
             let waited = self.came.wait_timeout_while(desk, IDLE, |desk| desk.work.is_empty() && !desk.ended);
             (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
             desk.idle -= 1;
@@ -190,6 +226,15 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// Lasts until there is no work.
+    fn stand_in(&self) {
+        let mut desk = self.desk();
+        while !desk.is_quiet() {
+            desk = self.quiet.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+        desk.stand_in = false;
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -269,6 +314,15 @@ mod tests {
         while shared.upgrade().is_some() {
             assert!(std::time::Instant::now() < deadline, "a thread stays");
             std::thread::yield_now();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_paused_clock_waits_for_the_work() {
+        let threads = Threads::new("one", 1);
+        for _ in 0..3 {
+            let slow = threads.run(|| std::thread::sleep(Duration::from_millis(50)));
+            tokio::time::timeout(PATIENCE, slow).await.expect("the clock ran ahead").unwrap();
         }
     }
 
