@@ -57,7 +57,7 @@ async fn f58_a_house_goes_on_when_users_code_has_every_blocking_thread() {
     let silent = house.agent().provider_override(FnModel::new(|_| Step::text("late")).behind(&gate)).spawn();
     let silent = silent.await.unwrap();
     let asking = silent.clone();
-    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    let run = tokio::spawn(async move { asking.prompt_report("begin").await });
     gate.reached(1).await;
     soon("the abort", silent.abort()).await.unwrap();
     assert_eq!(soon("the aborted run", run).await.unwrap().unwrap().outcome, Outcome::Aborted);
