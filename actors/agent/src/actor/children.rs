@@ -147,10 +147,8 @@ impl State {
                     let _ = myself.cast(due);
                 }));
             }
-            Decision::Park { reason } => {
-                let error = ToolError::Failed(format!("the sub-agent crashed too often and was given up: {reason}"));
-                self.child_done(&call, Err(error));
-            }
+            // What it did so far is in its journal, and it is never unknown what became of that.
+            Decision::Park { reason } => self.park_with_child(&call, &reason),
             Decision::Leave => {
                 let error = ToolError::Failed("the sub-agent ended without an answer".to_owned());
                 self.child_done(&call, Err(error));
