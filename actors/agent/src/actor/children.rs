@@ -183,6 +183,21 @@ impl State {
         self.park(format!("its sub-agent of call `{call}` cannot go on: {reason}"));
     }
 
+    /// A sub-agent lets its parent know what it does. An incarnation says so at its beginning, whatever the one before
+    /// it has said: its word may still be on its way.
+    pub(super) fn tell_parent(&mut self) {
+        let Stage::Live(machine) = &self.stage else { return };
+        let (Some(by), false) = (&machine.durable().spawned_by, self.life.is_root()) else { return };
+        let (call, doing) = (by.tool_call_id.clone(), machine.doing());
+        if self.work().told.replace(doing) == Some(doing) {
+            return;
+        }
+        if let Some(parent) = self.myself.try_get_supervisor() {
+            // One that is gone waits for nothing.
+            let _ = ActorRef::<AgentMsg>::from(parent).cast(AgentMsg::ChildIs { call, doing });
+        }
+    }
+
     /// Nothing of a child that is over is kept, but for what is in its journal.
     pub(super) fn end_child(&mut self, child: Child) {
         let house = self.life.backstage.clone();

@@ -48,8 +48,8 @@ pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
 use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Authority, Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, PlanDecision,
-    SessionSource, SlowHooks, Timer, Verdict, Vetting,
+    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now,
+    PlanDecision, SessionSource, SlowHooks, Timer, Verdict, Vetting,
 };
 pub use report::RunReport;
 
@@ -246,6 +246,11 @@ impl Machine {
             Input::ToolProgress { call, text } => self.tool_progress(&call, text),
             Input::ToolFinished { call, result, duration_ms } | Input::ChildEnded { call, result, duration_ms } => {
                 self.tool_finished(&call, result, duration_ms);
+            }
+            Input::ChildIs { call, doing } => {
+                if let Some(tool) = self.flight.tools.get_mut(&call) {
+                    tool.child = doing;
+                }
             }
             Input::Committed { batch, seqs } => self.committed(batch, &seqs),
             Input::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),
@@ -446,11 +451,15 @@ impl Machine {
 
     /// The state is ahead of the journal: nothing more happens until someone folds again.
     fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
+        let Some(at) = self.flight.pending.iter().position(|held| held.batch.number == failed) else {
+            // A batch of the machine before: whoever waited for it was told when that one parked.
+            return;
+        };
         let reason = format!("the journal could not be written: {error}");
         self.flight.items.clear();
         self.flight.entries.clear();
         let pending = std::mem::take(&mut self.flight.pending);
-        let journal = pending.iter().find(|held| held.batch.number == failed).map(|held| held.session.clone());
+        let journal = pending.get(at).map(|held| held.session.clone());
         for held in pending {
             // A journal takes nothing after a failure; what went to another one may have been written there.
             let fate = if journal.as_ref() == Some(&held.session) { fate } else { Fate::Unknown };
