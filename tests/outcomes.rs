@@ -4,14 +4,16 @@
 mod kit;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use kit::soon;
+use kit::{FnModel, saying, soon};
 use playhouse::agent::StructuredError;
 use playhouse::prelude::*;
 use playhouse::protocol::{LimitHit, ProviderError, StopReason, StreamConfig};
 use playhouse::provider::StreamSink;
 use playhouse::session::SessionStatus;
 use playhouse::{AgentContext, AgentLoopConfig, agent_loop};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 /// A filter that lets nothing through.
@@ -159,4 +161,36 @@ async fn a_session_whose_question_nobody_has_answered_waits() {
     assert_eq!(soon("the answer", run.output()).await.unwrap().text(), "ok");
     assert_eq!(house.session(&agent.session_id()).await.unwrap().status, SessionStatus::Done);
     house.shutdown(std::time::Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parents_time_stands_still_while_its_sub_agent_waits_for_a_person() {
+    const LIMIT: Duration = Duration::from_secs(3);
+    let house = House::in_memory().await.unwrap();
+    let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+        ("begin", 0) => Step::text("").tool_call("middle", json!({"task": "pass it on"})),
+        ("pass it on", 0) => Step::text("").tool_call("helper", json!({"task": "do it"})),
+        ("do it", 0) => Step::text("").tool_call("risky", json!({})),
+        _ => Step::text("done"),
+    });
+    let tools = Some(ToolSet::new(vec![Arc::new(saying("risky", "did it").asks("sure?"))]).unwrap());
+    let helper = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+    let sub_agents = vec![Arc::new(helper)];
+    let middle = SubAgentTool::new("middle").with_definition(Definition { sub_agents, ..Definition::default() });
+    let limits = ExecutionLimits { max_duration: Some(LIMIT), ..ExecutionLimits::default() };
+    let agent = house
+        .agent()
+        .provider_override(model)
+        .sub_agent(middle)
+        .limits(limits)
+        // A person who thinks for longer than the run may take.
+        .approvals(Approvals::code(|_| async {
+            tokio::time::sleep(LIMIT + Duration::from_secs(1)).await;
+            PermissionDecision::Allow
+        }))
+        .spawn()
+        .await
+        .unwrap();
+    assert_eq!(soon("the run", agent.prompt("begin")).await.unwrap().text(), "done");
+    house.shutdown(Duration::ZERO).await;
 }

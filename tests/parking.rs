@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, healthy, lines, soon, until, wait_for};
 use playhouse::agent::machine::Input;
-use playhouse::agent::new_input;
+use playhouse::agent::{AgentMsg, new_input};
 use playhouse::prelude::*;
+use playhouse::protocol::SessionId;
 use playhouse::session::disk::{Disk, Kernel};
 use playhouse::session::{FileOptions, SessionStatus};
 use playhouse::supervision::{Directory, NodeState};
@@ -190,6 +191,124 @@ async fn wear_out<M: ractor::Message>(directory: &Directory<M>, id: &str) {
         actor.kill();
     }
     tokio::time::resume();
+}
+
+/// An agent whose sub-agent asks its model behind a gate.
+fn with_a_slow_helper(gate: &Gate) -> Definition {
+    let model = FnModel::new(|config| match config.response {
+        0 => Step::text("").tool_call("helper", json!({"task": "do it"})),
+        _ => Step::text("all is done"),
+    });
+    let slow: Arc<dyn StreamProvider> = Arc::new(FnModel::new(|_| Step::text("the child is done")).behind(gate));
+    let code = Definition { provider_override: Some(slow), ..Definition::default() };
+    let helper = SubAgentTool::new("helper").with_definition(code);
+    Definition { provider_override: Some(Arc::new(model)), sub_agents: vec![Arc::new(helper)], ..Definition::default() }
+}
+
+async fn house_of_slow_helpers(folder: &Path, gate: &Gate) -> House {
+    let gate = gate.clone();
+    let house = House::builder().data_dir(folder.join("data")).kind("slow", move |_| Ok(with_a_slow_helper(&gate)));
+    house.open().await.unwrap()
+}
+
+/// The session of the only sub-agent of a house, which is its agent's id as well.
+async fn session_of_the_child(house: &House) -> SessionId {
+    let sessions = house.sessions().await.unwrap();
+    sessions.into_iter().find(|session| session.parent.is_some()).unwrap().session_id
+}
+
+/// How a parent's and its sub-agent's session are listed.
+async fn listed(house: &House, parent: &SessionId, child: &SessionId) -> [SessionStatus; 2] {
+    [house.session(parent).await.unwrap().status, house.session(child).await.unwrap().status]
+}
+
+/// How often an agent may ask a model without an answer, crashing each time: once, and after each of ten restarts.
+const ASKED: usize = 11;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f60_a_sub_agent_in_a_slow_crash_loop_parks_with_its_parent_and_both_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::closed();
+    let house = house_of_slow_helpers(folder.path(), &gate).await;
+    let agent = house.agent().kind("slow").definition(with_a_slow_helper(&gate)).spawn().await.unwrap();
+    let (session, input_id) = (agent.session_id(), new_input());
+    let prompt = AgentMessage::user("begin", 1);
+    agent.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![prompt.into()] }).await.unwrap();
+    soon("the request", gate.reached(1)).await;
+    let child = session_of_the_child(&house).await;
+    let mut last = None;
+    for asked in 1..=ASKED {
+        soon("the request", gate.reached(asked)).await;
+        let actor = house.backstage().agents.live(child.as_str(), last).await.unwrap();
+        last = Some(actor.get_id());
+        actor.cast(AgentMsg::Crash).unwrap();
+    }
+    let parked = soon("an answer", agent.report(&input_id)).await.unwrap_err().to_string();
+    assert!(parked.contains("sub-agent") && parked.contains("10 times"), "{parked}");
+    until("the agent is parked", || is_parked(&house, &agent)).await;
+    let [of_parent, of_child] = listed(&house, &session, &child).await;
+    assert!(of_parent.is_unfinished(), "{of_parent:?}");
+    assert!(matches!(&of_child, SessionStatus::Parked { reason } if reason.contains("10 times")), "{of_child:?}");
+
+    // Both stay so through a crash of the parent and in another process, and buy nothing.
+    agent.crash().await.unwrap();
+    let parked = soon("an answer", agent.report(&input_id)).await.unwrap_err().to_string();
+    assert!(parked.contains("sub-agent") && parked.contains("10 times"), "{parked}");
+    house.shutdown(Duration::ZERO).await;
+    let house = house_of_slow_helpers(folder.path(), &gate).await;
+    let agent = house.resume(&session).await.unwrap();
+    until("the agent is parked", || is_parked(&house, &agent)).await;
+    assert_eq!(gate.came(), ASKED);
+
+    house.unpark(agent.id()).await.unwrap();
+    soon("the request", gate.reached(ASKED + 1)).await;
+    // It has all its restarts before it again, and spends them by its process being ended.
+    house.shutdown(Duration::ZERO).await;
+    for asked in ASKED + 2..=2 * ASKED {
+        let house = house_of_slow_helpers(folder.path(), &gate).await;
+        house.resume(&session).await.unwrap();
+        soon("the request", gate.reached(asked)).await;
+        house.shutdown(Duration::ZERO).await;
+    }
+    let house = house_of_slow_helpers(folder.path(), &gate).await;
+    let mut events = house.subscribe();
+    gate.open();
+    let agent = house.resume_parked(&session).await.unwrap();
+    let ends = |event: &AgentEvent| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. });
+    for _ in [&child, &session] {
+        wait_for(&mut events, ends).await;
+    }
+    let told = lines(healthy(&agent).await.messages.as_slice());
+    assert_eq!(told[2..], ["helper: the child is done", "model: all is done"]);
+    assert_eq!(listed(&house, &session, &child).await, [SessionStatus::Done, SessionStatus::Done]);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn f27_a_sub_agent_that_crashes_at_every_start_parks_with_its_parent_and_both_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::closed();
+    let house = house_of_slow_helpers(folder.path(), &gate).await;
+    let agent = house.agent().kind("slow").definition(with_a_slow_helper(&gate)).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the request", gate.reached(1)).await;
+    let (session, child) = (agent.session_id(), session_of_the_child(&house).await);
+    wear_out(&house.backstage().agents, child.as_str()).await;
+    let parked = soon("the run", run).await.unwrap().unwrap_err().to_string();
+    assert!(parked.contains("sub-agent") && parked.contains("40 restarts"), "{parked}");
+    assert!(is_parked(&house, &agent));
+    // Nothing of it is over: whoever looks for work to resume finds the parent.
+    let [of_parent, of_child] = listed(&house, &session, &child).await;
+    assert!(of_parent.is_unfinished() && of_child.is_unfinished(), "{of_parent:?} {of_child:?}");
+    let mut events = agent.subscribe();
+    gate.open();
+    house.unpark(agent.id()).await.unwrap();
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+    let told = lines(healthy(&agent).await.messages.as_slice());
+    assert_eq!(told[2..], ["helper: the child is done", "model: all is done"]);
+    assert_eq!(listed(&house, &session, &child).await, [SessionStatus::Done, SessionStatus::Done]);
+    house.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]

@@ -146,6 +146,7 @@ impl State {
                     self.park_with_child(&call, &reason);
                 }
             }
+            AgentMsg::ChildIs { call, doing } => self.feed(Input::ChildIs { call, doing }),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
             AgentMsg::Crash => return Err("a crash was asked for".into()),

@@ -147,10 +147,8 @@ impl State {
                     let _ = myself.cast(due);
                 }));
             }
-            Decision::Park { reason } => {
-                let error = ToolError::Failed(format!("the sub-agent crashed too often and was given up: {reason}"));
-                self.child_done(&call, Err(error));
-            }
+            // What it did so far is in its journal, and it is never unknown what became of that.
+            Decision::Park { reason } => self.park_with_child(&call, &reason),
             Decision::Leave => {
                 let error = ToolError::Failed("the sub-agent ended without an answer".to_owned());
                 self.child_done(&call, Err(error));
@@ -183,6 +181,21 @@ impl State {
     /// is resumed.
     pub(super) fn park_with_child(&mut self, call: &ToolCallId, reason: &str) {
         self.park(format!("its sub-agent of call `{call}` cannot go on: {reason}"));
+    }
+
+    /// A sub-agent lets its parent know what it does. An incarnation says so at its beginning, whatever the one before
+    /// it has said: its word may still be on its way.
+    pub(super) fn tell_parent(&mut self) {
+        let Stage::Live(machine) = &self.stage else { return };
+        let (Some(by), false) = (&machine.durable().spawned_by, self.life.is_root()) else { return };
+        let (call, doing) = (by.tool_call_id.clone(), machine.doing());
+        if self.work().told.replace(doing) == Some(doing) {
+            return;
+        }
+        if let Some(parent) = self.myself.try_get_supervisor() {
+            // One that is gone waits for nothing.
+            let _ = ActorRef::<AgentMsg>::from(parent).cast(AgentMsg::ChildIs { call, doing });
+        }
     }
 
     /// Nothing of a child that is over is kept, but for what is in its journal.

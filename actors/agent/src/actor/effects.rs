@@ -32,6 +32,7 @@ impl State {
             self.act(effect);
         }
         self.let_executor_go();
+        self.tell_parent();
         self.show();
     }
 

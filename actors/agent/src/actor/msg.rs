@@ -13,7 +13,7 @@ use playhouse_supervision::{Absent, Permit};
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::recovery::Recovery;
-use crate::machine::{HookId, Input, InputError, Machine, RunReport, Timer, Verdict};
+use crate::machine::{Doing, HookId, Input, InputError, Machine, RunReport, Timer, Verdict};
 
 /// Who gets the answer to an input.
 pub type Reply = RpcReplyPort<Result<(), InputError>>;
@@ -107,6 +107,13 @@ pub enum AgentMsg {
         /// Why.
         reason: String,
     },
+    /// A sub-agent tells what it does: when it begins, and when that changes.
+    ChildIs {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// What.
+        doing: Doing,
+    },
     /// A sub-agent's pause before its restart is over.
     ChildDue {
         /// The call that asked for it.
@@ -120,7 +127,7 @@ pub enum AgentMsg {
 
 impl AgentMsg {
     /// Every name that [`AgentMsg::name`] gives.
-    pub const NAMES: [&'static str; 18] = [
+    pub const NAMES: [&'static str; 19] = [
         "Tell",
         "Await",
         "AwaitRest",
@@ -136,6 +143,7 @@ impl AgentMsg {
         "ConnectionIs",
         "ChildDone",
         "ChildParked",
+        "ChildIs",
         "ChildDue",
         "AskAgain",
         "Crash",
@@ -159,6 +167,7 @@ impl AgentMsg {
             Self::ConnectionIs(_) => "ConnectionIs",
             Self::ChildDone { .. } => "ChildDone",
             Self::ChildParked { .. } => "ChildParked",
+            Self::ChildIs { .. } => "ChildIs",
             Self::ChildDue { .. } => "ChildDue",
             Self::AskAgain => "AskAgain",
             Self::Crash => "Crash",

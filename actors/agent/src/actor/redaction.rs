@@ -58,6 +58,7 @@ pub(super) fn clean_input(secrets: &Secrets, mut input: Input) -> Input {
         | Input::ToolProgress { .. }
         | Input::ToolFinished { .. }
         | Input::ChildEnded { .. }
+        | Input::ChildIs { .. }
         | Input::Committed { .. }
         | Input::CommitFailed { .. }
         | Input::WriterLost

@@ -15,7 +15,7 @@ use super::children::Child;
 use super::msg::{Reply, Waiter};
 use super::watch::Watched;
 use crate::approvals::{Filed, OpenQuestion};
-use crate::machine::{HookId, Timer};
+use crate::machine::{Doing, HookId, Timer};
 use crate::task::Task;
 
 /// A question that waits, with whoever was asked.
@@ -54,6 +54,8 @@ pub(super) struct Work {
     pub timers: HashMap<Timer, Task>,
     pub replies: HashMap<InputId, Vec<(Reply, Permit)>>,
     pub waiters: HashMap<InputId, Vec<Waiter>>,
+    /// What a sub-agent last told its parent that it does.
+    pub told: Option<Doing>,
     /// Those who wait until nothing is under way.
     pub resting: Vec<Reply>,
 }
@@ -75,6 +77,7 @@ impl Work {
             spent,
             orphans,
             asked: _,
+            told: _,
             hooks,
             questions,
             timers,

@@ -124,6 +124,7 @@ impl Machine {
             | Input::ToolProgress { .. }
             | Input::ToolFinished { .. }
             | Input::ChildEnded { .. }
+            | Input::ChildIs { .. }
             | Input::Committed { .. }
             | Input::CommitFailed { .. }
             | Input::WriterLost

@@ -151,16 +151,18 @@ impl Durable {
         self.open_input().or(self.ended.back().map(|report| &report.input_id))
     }
 
-    /// Whether nothing goes on until someone answers a question.
-    pub fn waits_for_a_person(&self) -> bool {
+    /// Whether nothing goes on until someone answers a question, here or in the sub-agents for whose calls `waits` holds.
+    pub fn waits_for_others(&self, waits: impl Fn(&ToolCallId) -> bool) -> bool {
         let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
         let at_work = |slot: &CallSlot| match &slot.state {
+            CallState::Started { effect: EffectClass::Child { .. }, .. } => !waits(&slot.id),
             CallState::Granted { .. } | CallState::Denied { .. } | CallState::Started { .. } => true,
             CallState::Ended { hook_due, .. } => *hook_due,
             // One that is open waits behind those that are asked about.
             CallState::Open | CallState::Asked { .. } => false,
         };
-        calls.iter().any(|slot| matches!(slot.state, CallState::Asked { .. })) && !calls.iter().any(at_work)
+        let is_out = |slot: &CallSlot| matches!(slot.state, CallState::Asked { .. } | CallState::Started { .. });
+        calls.iter().any(is_out) && !calls.iter().any(at_work)
     }
 
     /// The sessions of sub-agents that were started and have given nothing yet.

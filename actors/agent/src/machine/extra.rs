@@ -50,7 +50,8 @@ impl Durable {
     pub(super) fn count_restarts(&mut self, body: &EntryBody) {
         match body {
             EntryBody::Recovered { wake: Wake::Restarted, .. } => {
-                if !self.waits_for_a_person() {
+                // A sub-agent counts its own.
+                if !self.waits_for_others(|_| true) {
                     let extra = self.extra_mut();
                     extra.restarts = extra.restarts.saturating_add(1);
                 }

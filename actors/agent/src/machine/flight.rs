@@ -11,7 +11,7 @@ use playhouse_protocol::{
 };
 
 use super::effect::Effect;
-use super::input::{HookId, HookPoint, Verdict};
+use super::input::{Doing, HookId, HookPoint, Verdict};
 use super::time::Clock;
 
 /// What is under way.
@@ -183,11 +183,13 @@ pub(crate) struct ToolFlight {
     pub next_update: Option<ToolResult>,
     /// Its end, held back while a partial result is being shown.
     pub finished: Option<(Result<ToolResult, ToolError>, u64)>,
+    /// What the sub-agent does that the call has started, as far as it has told.
+    pub child: Doing,
 }
 
 impl ToolFlight {
     pub fn new(stage: ToolStage) -> Box<Self> {
-        Box::new(Self { stage, update: Update::None, next_update: None, finished: None })
+        Box::new(Self { stage, update: Update::None, next_update: None, finished: None, child: Doing::AtWork })
     }
 }
 

@@ -189,6 +189,13 @@ pub enum Input {
         /// How long it ran.
         duration_ms: u64,
     },
+    /// A sub-agent tells what it does.
+    ChildIs {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// What.
+        doing: Doing,
+    },
     /// A batch is durable.
     Committed {
         /// Which.
@@ -224,6 +231,16 @@ pub enum Input {
     },
 }
 
+/// What an agent in a run does, as whoever waits for it should know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doing {
+    /// Something goes on.
+    #[default]
+    AtWork,
+    /// Nothing goes on, here or in any of its sub-agents, until a person answers.
+    WaitingForAPerson,
+}
+
 impl Input {
     /// The sender's id, for an input from outside.
     pub fn id(&self) -> Option<&InputId> {
@@ -249,6 +266,7 @@ impl Input {
             | Self::ToolProgress { .. }
             | Self::ToolFinished { .. }
             | Self::ChildEnded { .. }
+            | Self::ChildIs { .. }
             | Self::Committed { .. }
             | Self::CommitFailed { .. }
             | Self::WriterLost

@@ -48,8 +48,8 @@ pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
 use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Authority, Catalog, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now, PlanDecision,
-    SessionSource, SlowHooks, Timer, Verdict, Vetting,
+    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now,
+    PlanDecision, SessionSource, SlowHooks, Timer, Verdict, Vetting,
 };
 pub use report::RunReport;
 
@@ -246,6 +246,11 @@ impl Machine {
             Input::ToolProgress { call, text } => self.tool_progress(&call, text),
             Input::ToolFinished { call, result, duration_ms } | Input::ChildEnded { call, result, duration_ms } => {
                 self.tool_finished(&call, result, duration_ms);
+            }
+            Input::ChildIs { call, doing } => {
+                if let Some(tool) = self.flight.tools.get_mut(&call) {
+                    tool.child = doing;
+                }
             }
             Input::Committed { batch, seqs } => self.committed(batch, &seqs),
             Input::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),

@@ -1,5 +1,5 @@
-//! A run's running time, and the deadline that it sets. Time in which nothing goes on until a person answers does not
-//! count, nor does time between a crash and the next incarnation.
+//! A run's running time, and the deadline that it sets. Time in which nothing goes on until a person answers, the
+//! agent or a sub-agent of its, does not count, nor does time between a crash and the next incarnation.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use playhouse_protocol::{EntryBody, LimitHit};
 
 use super::Machine;
 use super::effect::Effect;
-use super::flight::ToolStage;
-use super::input::Timer;
+use super::flight::{ToolFlight, ToolStage};
+use super::input::{Doing, Timer};
 
 /// The part of a run's running time that its journal does not have yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Machine {
 
     /// Lets the clock go or stand still, and the deadline with it.
     pub(super) fn keep_time(&mut self) {
-        let goes = self.durable.run.is_some() && self.flight.parked.is_none() && !self.waits_for_a_person();
+        let goes = self.durable.run.is_some() && self.flight.parked.is_none() && self.doing() == Doing::AtWork;
         let (now, clock) = (self.now.mono, self.flight.clock);
         match (clock.since, goes) {
             (None, true) => {
@@ -72,10 +72,24 @@ impl Machine {
         }
     }
 
-    /// Nothing goes on until someone answers, nor is anything about to.
-    fn waits_for_a_person(&self) -> bool {
-        let waits = |stage: &ToolStage| matches!(stage, ToolStage::Asking | ToolStage::Waiting { .. });
-        self.durable.waits_for_a_person() && self.flight.tools.values().all(|tool| waits(&tool.stage))
+    /// Whether something goes on or is about to.
+    pub fn doing(&self) -> Doing {
+        let tools = &self.flight.tools;
+        let child_waits = |tool: &ToolFlight| tool.child == Doing::WaitingForAPerson;
+        let waits = |tool: &ToolFlight| match &tool.stage {
+            ToolStage::Asking | ToolStage::Waiting { .. } => true,
+            ToolStage::Running => child_waits(tool),
+            ToolStage::Judging { .. }
+            | ToolStage::Hooking { .. }
+            | ToolStage::Starting
+            | ToolStage::Stopping
+            | ToolStage::Closing => false,
+        };
+        let others = self.durable.waits_for_others(|call| tools.get(call).is_some_and(|tool| child_waits(tool)));
+        match others && tools.values().all(|tool| waits(tool)) {
+            true => Doing::WaitingForAPerson,
+            false => Doing::AtWork,
+        }
     }
 
     /// The deadline's timer has run out. It ends what is under way as an abort does.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use playhouse_agent::machine::{FilterVerdict, HookPoint, Timer, Verdict};
+use playhouse_agent::machine::{Doing, FilterVerdict, HookPoint, Timer, Verdict};
 use playhouse_protocol::{EntryBody, ExecutionLimits, LimitHit, Outcome, PermissionDecision, ToolError};
 
 use crate::rig::{EVERY_HOOK, Rig};
@@ -110,6 +110,30 @@ fn it_stands_still_while_nothing_goes_on_until_a_person_answers() {
     assert_eq!(rig.machine.durable().run.as_ref().unwrap().tracker.elapsed, Duration::from_millis(1_300));
     rig.says("done");
     assert_eq!((armed(&rig), rig.reports[0].outcome.clone()), (None, Outcome::Stop));
+}
+
+#[test]
+fn it_stands_still_while_sub_agents_do_nothing_but_wait_for_a_person() {
+    let mut rig = rig(&[]);
+    rig.prompt("hi");
+    rig.wants(&[("c1", "child"), ("c2", "child"), ("c3", "risky")]);
+    rig.wait(500);
+    rig.child_is("c1", Doing::WaitingForAPerson);
+    assert!(armed(&rig).is_some(), "the other is at work");
+    rig.child_is("c2", Doing::WaitingForAPerson);
+    assert_eq!((armed(&rig), rig.machine.doing()), (None, Doing::WaitingForAPerson));
+    rig.wait(3_600_000);
+    rig.child_is("c1", Doing::AtWork);
+    assert_eq!((armed(&rig), rig.machine.doing()), (millis(1_500), Doing::AtWork));
+    rig.wait(500);
+    rig.done("c1");
+    assert_eq!(armed(&rig), None);
+    // One that is gone has nothing to say.
+    rig.child_is("c1", Doing::AtWork);
+    assert_eq!(armed(&rig), None);
+    rig.wait(3_600_000);
+    rig.permit("c3/ask", PermissionDecision::Allow);
+    assert_eq!(armed(&rig), millis(1_000));
 }
 
 #[test]

@@ -369,3 +369,19 @@ fn f60_waiting_for_a_person_through_restarts_is_no_crash_loop() {
     rig.permit("c1/ask", PermissionDecision::Allow);
     assert_eq!(rig.tools.len(), 1);
 }
+
+#[test]
+fn f60_restarts_beneath_which_a_sub_agent_works_are_counted_by_the_sub_agent() {
+    let mut rig = Rig::new();
+    rig.prompt("hi");
+    rig.wants(&[("c1", "child")]);
+    for _ in 0..30 {
+        assert_eq!(rig.restart().first().unwrap(), "AgentRestarted");
+        assert_eq!((rig.tools.len(), rig.machine.durable().parked.as_ref()), (1, None));
+    }
+    rig.done("c1");
+    for _ in 0..10 {
+        rig.restart();
+    }
+    assert!(rig.restart().last().unwrap().starts_with("> park"));
+}

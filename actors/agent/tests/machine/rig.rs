@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    Approver, Authority, Catalog, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal, Machine,
-    Now, RunReport, Setup, Timer, Verdict, Vetting,
+    Approver, Authority, Catalog, Doing, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal,
+    Machine, Now, RunReport, Setup, Timer, Verdict, Vetting,
 };
 use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings, SpawnRef, Wake};
 use playhouse_protocol::transcript::{self, Ending};
@@ -442,6 +442,11 @@ impl Rig {
             true => Input::ChildEnded { call, result, duration_ms },
             false => Input::ToolFinished { call, result, duration_ms },
         })
+    }
+
+    /// A sub-agent tells what it does.
+    pub fn child_is(&mut self, call: &str, doing: Doing) -> Vec<String> {
+        self.tell(Input::ChildIs { call: call.into(), doing })
     }
 
     /// The tool succeeds.

@@ -531,6 +531,7 @@ pub fn variant(input: &Input) -> &'static str {
         Input::ToolProgress { .. } => "ToolProgress",
         Input::ToolFinished { .. } => "ToolFinished",
         Input::ChildEnded { .. } => "ChildEnded",
+        Input::ChildIs { .. } => "ChildIs",
         Input::Committed { .. } => "Committed",
         Input::CommitFailed { .. } => "CommitFailed",
         Input::WriterLost => "WriterLost",

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use world::World;
 
 /// Every variant of `Input`; the list is checked against what the runs delivered.
-const VARIANTS: [&str; 27] = [
+const VARIANTS: [&str; 28] = [
     "Prompt",
     "PromptFor",
     "Steer",
@@ -39,6 +39,7 @@ const VARIANTS: [&str; 27] = [
     "ToolProgress",
     "ToolFinished",
     "ChildEnded",
+    "ChildIs",
     "Committed",
     "CommitFailed",
     "WriterLost",

@@ -7,8 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Effect, FilterVerdict, HookCall, HookId, Input, InputError, Journal, Machine, Now, PlanDecision, Setup,
-    Target, Timer, Verdict,
+    Approver, Doing, Effect, FilterVerdict, HookCall, HookId, Input, InputError, Journal, Machine, Now, PlanDecision,
+    Setup, Target, Timer, Verdict,
 };
 use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Wake};
 use playhouse_protocol::{
@@ -552,6 +552,8 @@ impl World {
                 self.tools.remove(&call);
                 Input::ToolFinished { call, result, duration_ms: 3 }
             }
+            (0..=2, Kind::Child) => Input::ChildIs { call, doing: Doing::WaitingForAPerson },
+            (3..=4, Kind::Child) => Input::ChildIs { call, doing: Doing::AtWork },
             (_, Kind::Child) => {
                 self.tools.remove(&call);
                 Input::ChildEnded { call, result, duration_ms: 7 }
