@@ -8,6 +8,7 @@
 //! └─ stage        agents; each supervises its executor and its sub-agents
 //! ```
 
+mod ending;
 mod open;
 mod parking;
 mod resume;
@@ -40,6 +41,7 @@ pub use resume::ResumeError;
 pub use secrets::environment_secrets;
 
 use crate::builder::{AgentBuilder, SpawnError};
+use ending::Ending;
 use turns::Turns;
 
 /// How long an agent may take to stop when it is asked to.
@@ -71,6 +73,7 @@ pub(crate) struct Inner {
     plain: Arc<Settings>,
     lives: DashMap<AgentId, Arc<Life>>,
     turns: Turns,
+    ending: Ending,
     /// What keeps exchanges with services, if they are kept.
     recorder: Option<Recorder>,
     /// Counts changes of the inbox of questions.
@@ -139,8 +142,14 @@ impl House {
         Ok(())
     }
 
-    /// Takes an agent off the stage, with all that is beneath it. What its journal holds can be resumed.
+    /// Takes an agent off the stage, with all that is beneath it. What its journal holds can be resumed. Once begun it is
+    /// carried out, also when nobody waits for it any more.
     pub async fn dismiss(&self, agent: &AgentId) {
+        let (house, agent) = (self.clone(), agent.clone());
+        let _ = tokio::spawn(async move { house.take_off(&agent).await }).await;
+    }
+
+    async fn take_off(&self, agent: &AgentId) {
         let _turn = self.0.turns.of(agent).await;
         let Some((_, life)) = self.0.lives.remove(agent) else { return };
         self.0.stage.remove(&address(agent)).await;
@@ -184,31 +193,50 @@ impl House {
         .await
     }
 
-    /// Deletes a session for good, unless an agent of this house or another process has it.
+    /// Deletes a session for good, unless an agent of this house or another process has it. Once begun it is carried
+    /// out, also when nobody waits for it any more.
     pub async fn remove_session(&self, session: &SessionId) -> Result<(), StoreError> {
-        let sessions = &self.0.backstage.sessions;
-        sessions.occupy(session, Occupant::House).map_err(|by| StoreError::InUse {
+        let held = self.hold(session).map_err(|by| StoreError::InUse {
             session: session.clone(),
             agent: match by {
                 Occupant::Agent(agent) | Occupant::Beneath(agent) => Some(agent),
                 Occupant::House => None,
             },
         })?;
-        let (store, doomed) = (self.0.store.clone(), session.clone());
-        let removed = self.blocking(move || store.remove(&doomed)).await;
-        sessions.leave(session, &Occupant::House);
-        removed
+        let store = self.0.store.clone();
+        self.blocking(move || store.remove(held.session())).await
+    }
+
+    /// Takes a session for the house itself, or says who has it.
+    fn hold(&self, session: &SessionId) -> Result<Held, Occupant> {
+        let backstage = self.0.backstage.clone();
+        backstage.sessions.occupy(session, Occupant::House)?;
+        Ok(Held { backstage, session: session.clone() })
     }
 
     /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
     /// A run that is not done by then stays in its journal, to be resumed, by another house of this process too.
+    ///
+    /// Once begun it is carried out, also when nobody waits for it any more. Called again it waits for the same end, and
+    /// brings that forward if its `drain` is over sooner.
     pub async fn shutdown(&self, drain: Duration) {
-        if !self.0.backstage.begin_closing() {
-            return;
+        self.0.backstage.begin_closing();
+        if self.0.ending.ask(drain) {
+            let (house, over) = (self.clone(), self.0.ending.over());
+            tokio::spawn(async move {
+                house.end().await;
+                drop(over);
+            });
         }
-        if !drain.is_zero() {
+        self.0.ending.come().await;
+    }
+
+    async fn end(&self) {
+        tokio::select! {
+            biased;
             // Nobody is waited for longer than this.
-            let _ = tokio::time::timeout(drain, self.drained()).await;
+            () = self.0.ending.time_is_up() => {}
+            () = self.drained() => {}
         }
         let _ = Supervisor::shutdown(&self.0.root).await;
         playhouse_tools::settled().await;
@@ -218,6 +246,7 @@ impl House {
         // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
         self.0.backstage.close();
         self.0.stage.close();
+        self.0.writers.close();
         if self.0.backstage.outputs.have_passing() {
             let outputs = self.0.backstage.outputs.clone();
             let _ = self.0.backstage.threads.run(move || outputs.close()).await;
@@ -349,12 +378,32 @@ impl House {
     ) -> Result<T, StoreError> {
         match self.0.backstage.threads.run(work).await {
             Ok(result) => result,
-            Err(error) => Err(StoreError::Io {
-                doing: "use the store",
-                path: std::path::PathBuf::new(),
-                reason: error.to_string(),
-            }),
+            Err(error) => Err(unused(&error)),
         }
+    }
+}
+
+/// What it means that work with the store was not done.
+fn unused(error: &impl fmt::Display) -> StoreError {
+    StoreError::Io { doing: "use the store", path: std::path::PathBuf::new(), reason: error.to_string() }
+}
+
+/// A session in the hands of the house itself, until this is dropped.
+#[derive(Debug)]
+struct Held {
+    backstage: Arc<Backstage>,
+    session: SessionId,
+}
+
+impl Held {
+    fn session(&self) -> &SessionId {
+        &self.session
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.backstage.sessions.leave(&self.session, &Occupant::House);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse::House;
-use playhouse::agent::{Agent, AgentHandle, HandleError, RunReport, Subscription};
+use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, RunReport, Subscription};
 use playhouse::protocol::{AgentEvent, InputId, Outcome, SessionId};
 use playhouse::supervision::NodeState;
 use tokio::sync::OwnedSemaphorePermit;
@@ -63,6 +63,14 @@ impl Kept {
                 format!("session {session} is saved, finish it with: playhouse resume {session}{}", self.flag())
             }
         }
+    }
+
+    /// How to find out whether a session has what it was told.
+    fn look(&self, session: &SessionId) -> String {
+        let flag = self.flag();
+        format!(
+            "if `playhouse sessions show {session}{flag}` has it, finish it with `playhouse resume {session}{flag}`, else say it again"
+        )
     }
 }
 
@@ -139,6 +147,16 @@ impl Watch {
             }
         }
         followed
+    }
+
+    /// What it means that an agent did not say yes to what it was told.
+    pub fn not_taken(&self, house: &House, agent: &AgentHandle, error: &HandleError) -> Stop {
+        let reason = parked_reason(house, agent, error);
+        if let HandleError::Input(InputError::OutcomeUnknown { .. }) = error {
+            let look = self.kept.look(&agent.session_id());
+            return Stop::Failed(format!("it is not known whether this was taken ({reason}): {look}"));
+        }
+        Stop::Refused(reason)
     }
 
     /// What the end of a run means for the program.

@@ -67,7 +67,8 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
             let mut events = agent.subscribe_tree_with(EVENTS);
             let input_id = new_input();
             let decision = PlanDecision::Approve { changes: chosen(changes) };
-            agent.tell(Input::Plan { input_id: input_id.clone(), decision }).await.map_err(Stop::refused)?;
+            let told = agent.tell(Input::Plan { input_id: input_id.clone(), decision }).await;
+            told.map_err(|error| watch.not_taken(house, &agent, &error))?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
             let done = watch.verdict(followed, session);
             if let Ok(state) = agent.state().await
@@ -78,7 +79,8 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
             done
         }
         PlanCommand::Reject { changes, reason, .. } => {
-            agent.reject_plan(chosen(changes), reason).await.map_err(Stop::refused)
+            let told = agent.reject_plan(chosen(changes), reason).await;
+            told.map_err(|error| watch.not_taken(house, &agent, &error))
         }
     }
 }

@@ -170,9 +170,7 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     let input_id = new_input();
     let message = AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall);
     let prompt = Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] };
-    if let Err(error) = agent.tell(prompt).await {
-        return Err(Stop::Refused(parked_reason(house, &agent, &error)));
-    }
+    agent.tell(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
     if let (Accept::Damage, Some(stored), Some(folder)) = (plan.accept, &stored, &plan.folder)
         && *stored != session
     {

@@ -27,6 +27,7 @@ use ractor::Actor;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::ending::Ending;
 use super::turns::Turns;
 use super::{House, Inner, environment_secrets};
 use crate::builder::plain;
@@ -237,6 +238,7 @@ impl HouseBuilder {
             plain,
             lives: DashMap::new(),
             turns: Turns::default(),
+            ending: Ending::default(),
             recorder,
             changes,
             _node: node_in_tree,

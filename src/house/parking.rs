@@ -8,7 +8,7 @@ use playhouse_protocol::{AgentEvent, AgentId, Entry, EntryBody, Event, EventId, 
 use playhouse_session::{Store, StoreError, Sync, Take};
 use playhouse_supervision::{Supervisor, SupervisorError};
 
-use super::House;
+use super::{House, unused};
 
 impl House {
     /// A supervisor gave a child up: its address says so to everybody who waits for it, and an agent's journal as well.
@@ -121,18 +121,21 @@ impl House {
         let _ = ractor::call!(writer, |reply| playhouse_session::WriterMsg::Settle { reply });
     }
 
-    /// Journals that a stored session cannot go on here, and lets go of it: another process may have what it takes.
+    /// Journals that a stored session cannot go on here, and lets go of it: another process may have what it takes. Once
+    /// begun it is carried out, also when nobody waits for it any more.
     pub(super) async fn park_stored(&self, session: &SessionId, reason: &str) -> Result<(), StoreError> {
-        let sessions = &self.0.backstage.sessions;
-        if sessions.occupy(session, Occupant::House).is_err() {
+        let Ok(held) = self.hold(session) else {
             // Somebody else in this house is about to find out the same.
             return Ok(());
-        }
-        let noted = self.journal_parked(session, reason).await;
-        let (store, id) = (self.0.store.clone(), session.clone());
-        let released = self.blocking(move || store.release(&id)).await;
-        sessions.leave(session, &Occupant::House);
-        noted.map(drop).and(released)
+        };
+        let (house, reason) = (self.clone(), reason.to_owned());
+        let noted = tokio::spawn(async move {
+            let noted = house.journal_parked(held.session(), &reason).await;
+            let store = house.0.store.clone();
+            let released = house.blocking(move || store.release(held.session())).await;
+            noted.map(drop).and(released)
+        });
+        noted.await.unwrap_or_else(|error| Err(unused(&error)))
     }
 
     /// Appends the entry, unless the journal says so already; `None` for a session that has no journal.

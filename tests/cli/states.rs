@@ -152,3 +152,20 @@ fn what_another_process_goes_on_with_is_no_failure() {
     }
     assert!(desk.sessions().iter().all(|one| one["status"] == "done"), "{:#?}", desk.sessions());
 }
+
+#[cfg(feature = "fail-points")]
+#[test]
+fn f54_a_prompt_that_may_be_in_the_journal_is_not_called_refused() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", json!([{"text": "hello"}]));
+    let mut command = desk.command(&["run", "go", "--script", &script]);
+    let done = command.env("PLAYHOUSE_FAIL", "flush-error:1").output().unwrap();
+    let err = String::from_utf8(done.stderr).unwrap();
+    let session = desk.session();
+    assert_eq!((done.status.code(), stands(&desk).0), (Some(1), json!("unfinished")), "{err}");
+    for words in ["it is not known whether", &format!("playhouse sessions show {session}"), "playhouse resume"] {
+        assert!(err.contains(words), "{words}: {err}");
+    }
+    assert!(desk.run(&["sessions", "show", &session]).out.contains("go"));
+    desk.run(&["resume", &session]).said("hello\n");
+}
