@@ -6,8 +6,8 @@ mod failure;
 mod generation;
 mod message;
 mod request;
-#[cfg(test)]
-mod validator;
+#[cfg(any(test, feature = "request-rules"))]
+pub(crate) mod validator;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,8 +12,8 @@ mod family;
 #[cfg(test)]
 mod frame_writer;
 mod frames;
-#[cfg(test)]
-mod validator;
+#[cfg(any(test, feature = "request-rules"))]
+pub(crate) mod validator;
 
 use std::sync::Arc;
 use std::time::Duration;

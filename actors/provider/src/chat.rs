@@ -6,8 +6,8 @@ mod details;
 mod encode;
 mod stencil;
 mod structured;
-#[cfg(test)]
-mod validator;
+#[cfg(any(test, feature = "request-rules"))]
+pub(crate) mod validator;
 
 use std::sync::Arc;
 

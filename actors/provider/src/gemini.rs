@@ -8,8 +8,8 @@ mod environment;
 mod failure;
 mod models;
 mod parts;
-#[cfg(test)]
-mod validator;
+#[cfg(any(test, feature = "request-rules"))]
+pub(crate) mod validator;
 pub(crate) mod vertex;
 
 use std::sync::Arc;

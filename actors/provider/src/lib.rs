@@ -24,6 +24,8 @@ mod provider;
 mod record;
 mod registry;
 mod responses;
+#[cfg(feature = "request-rules")]
+pub mod rules;
 mod scripted;
 mod sink;
 #[cfg(test)]

@@ -8,8 +8,8 @@ mod decode;
 mod encode;
 mod event;
 mod failure;
-#[cfg(test)]
-mod validator;
+#[cfg(any(test, feature = "request-rules"))]
+pub(crate) mod validator;
 
 use std::sync::Arc;
 use std::time::Duration;

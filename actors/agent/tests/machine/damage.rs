@@ -12,6 +12,7 @@ use playhouse_protocol::{
     AgentEvent, AgentMessage, ContinuationKind, Entry, EntryBody, Outcome, PermissionDecision, ProviderError, Seq,
     StopReason, ToolError, ToolExecutionStrategy,
 };
+use playhouse_provider::rules::Services;
 
 use crate::rig::{EVERY_HOOK, Rig, assistant};
 
@@ -208,6 +209,33 @@ fn f35_every_prefix_can_be_gone_on_from() {
             }
         }
     }
+}
+
+#[test]
+fn f35_every_service_takes_the_requests_that_every_prefix_leads_to() {
+    let services = Services::all().unwrap();
+    let mut known = HashSet::new();
+    for (name, rig) in recorded() {
+        let entries = rig.journals[&rig.session].clone();
+        for len in 1..=entries.len() {
+            // As it is, and without any one of its lines.
+            for lost in 1..=len {
+                let mut left = entries[..len].to_vec();
+                let journal = if lost < len { Journal::Damaged } else { Journal::Whole };
+                if lost < len {
+                    left.remove(lost);
+                }
+                for request in goes_on(&left, &rig, journal).requests {
+                    let talk: Vec<String> = request.messages.sendable().map(|message| format!("{message:?}")).collect();
+                    if known.insert(talk.join("\n")) {
+                        let refused = services.refusals(&request);
+                        assert_eq!(refused, [""; 0], "{name}, {len} lines without {lost}:\n{}", talk.join("\n"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(known.len() > 100, "{}", known.len());
 }
 
 #[test]

@@ -114,6 +114,8 @@ pub struct Rig {
     pub held: bool,
     pub journal: Journal,
     pub calls: Vec<(CallId, u32, Box<StreamConfig>)>,
+    /// Every request so far.
+    pub requests: Vec<StreamConfig>,
     pub hooks: VecDeque<(HookId, HookCall)>,
     pub tools: Vec<(ToolCallId, EffectClass)>,
     pub asks: Vec<PermissionId>,
@@ -173,6 +175,7 @@ impl Rig {
             held: false,
             journal: Journal::Whole,
             calls: Vec::new(),
+            requests: Vec::new(),
             hooks: VecDeque::new(),
             tools: Vec::new(),
             asks: Vec::new(),
@@ -267,6 +270,7 @@ impl Rig {
                 }
                 Effect::Call { call, config } => {
                     transcript::validate(config.messages.sendable(), Ending::Open).unwrap();
+                    self.requests.push(config.as_ref().clone());
                     self.calls.push((call, config.attempt, config));
                 }
                 Effect::RunTool { call, effect, .. } => self.tools.push((call, effect)),

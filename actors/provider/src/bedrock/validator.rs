@@ -25,7 +25,7 @@ pub(crate) fn check(request: &HttpRequest) -> Checked {
 }
 
 /// Checks a body for a model.
-pub(crate) fn check_body(body: &Value, family: Family) -> Checked {
+pub(super) fn check_body(body: &Value, family: Family) -> Checked {
     let known = ["system", "inferenceConfig", "toolConfig", "additionalModelRequestFields", "messages"];
     let body = object(body, "the body", &known)?;
     let mut points = 0;

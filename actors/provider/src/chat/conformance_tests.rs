@@ -9,7 +9,7 @@ use playhouse_protocol::compat::{
 use playhouse_protocol::{History, Secret};
 use serde_json::{Value, json};
 
-use super::validator::{Vendor, check, check_as, check_body};
+use super::validator::{Vendor, check_as, check_body};
 use super::*;
 use crate::testing::conversations;
 
@@ -198,9 +198,9 @@ fn the_validator_refuses_what_services_refuse() {
     assert!(check_body(Vendor::OpenRouter, &unparsed).is_err());
 
     let mut request = HttpRequest::post_json(chat(&model(Vendor::OpenAi)).url, serde_json::to_vec(&good).unwrap());
-    assert_eq!(check(&request), Ok(()));
+    assert_eq!(check_as(Vendor::OpenAi, &request), Ok(()));
     request.headers.insert(AUTHORIZATION, "Bearer k".parse().unwrap());
-    assert!(check(&request).is_err());
+    assert!(check_as(Vendor::OpenAi, &request).is_err());
 }
 
 #[test]
@@ -209,6 +209,6 @@ fn a_developer_prompt_is_for_openai() {
     let model = ModelConfig { compat: Some(Arc::new(compat)), ..model(Vendor::OpenAi) };
     let (_, config) = conversations(&model, SEAL).pop().unwrap();
     let request = chat(&model).request(&config, &Transcripts::new(0)).unwrap();
-    assert_eq!(check(&request), Ok(()));
+    assert_eq!(check_as(Vendor::OpenAi, &request), Ok(()));
     assert!(check_as(Vendor::DeepSeek, &request).is_err());
 }

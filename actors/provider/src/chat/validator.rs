@@ -19,11 +19,6 @@ pub(crate) enum Vendor {
 
 type Checked = Result<(), String>;
 
-/// Whether OpenAI would take the request.
-pub(crate) fn check(request: &HttpRequest) -> Checked {
-    check_as(Vendor::OpenAi, request)
-}
-
 /// Whether a service would take the request.
 pub(crate) fn check_as(vendor: Vendor, request: &HttpRequest) -> Checked {
     ensure(request.method == "POST", "the method must be POST")?;
@@ -42,7 +37,11 @@ pub(crate) fn check_body(vendor: Vendor, body: &Value) -> Checked {
     ensure(body.get("model").and_then(Value::as_str).is_some_and(|model| !model.is_empty()), "no model")?;
     ensure(body.get("stream") == Some(&Value::Bool(true)), "it must stream")?;
     if let Some(options) = body.get("stream_options") {
-        ensure(*options == serde_json::json!({"include_usage": true}), "bad stream_options")?;
+        let options = object(options, "stream_options")?;
+        let unpadded: &[&str] = if vendor == Vendor::OpenAi { &["include_obfuscation"] } else { &[] };
+        only(options, &[&["include_usage"], unpadded].concat(), "stream_options")?;
+        ensure(options.get("include_usage") == Some(&Value::Bool(true)), "bad stream_options")?;
+        ensure(options.get("include_obfuscation").is_none_or(Value::is_boolean), "bad stream_options")?;
     }
     for limit in ["max_tokens", "max_completion_tokens"].iter().filter_map(|field| body.get(*field)) {
         ensure(limit.as_u64().is_some_and(|limit| limit > 0), "a bad output limit")?;
@@ -104,6 +103,7 @@ fn known_fields(vendor: Vendor) -> &'static [&'static str] {
         Vendor::OpenRouter => &[
             "model",
             "stream",
+            "stream_options",
             "max_tokens",
             "temperature",
             "reasoning",

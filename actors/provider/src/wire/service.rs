@@ -165,6 +165,12 @@ impl Service {
         }
     }
 
+    /// The request of a turn, without credentials.
+    #[cfg(feature = "request-rules")]
+    pub(crate) fn request_of(&self, config: &StreamConfig) -> Result<HttpRequest, ProviderError> {
+        self.protocol.request(config, &self.transcripts)
+    }
+
     fn redact(&self, text: String) -> String {
         self.credentials.redact(text)
     }

@@ -1,0 +1,97 @@
+//! What services would refuse. For tests: a conversation from anywhere becomes the request that each service is sent, and
+//! is held against that service's rules.
+
+use std::sync::Arc;
+
+use playhouse_protocol::{ApiProtocol, ModelConfig, Secret, StreamConfig};
+
+use crate::chat::validator::Vendor;
+use crate::presets::PRESETS;
+use crate::wire::service::Service;
+use crate::wire::setup::{SetupError, Wiring};
+use crate::wire::transport::HttpRequest;
+use crate::{anthropic, bedrock, chat, gemini, responses};
+
+/// Models whose requests differ from those of the presets' examples.
+const MORE: [(&str, &str); 6] = [
+    ("anthropic", "claude-3-7-sonnet-latest"),
+    ("anthropic", "claude-opus-4-8"),
+    ("google", "gemini-3-pro-preview"),
+    ("vertex", "gemini-2.0-flash"),
+    ("bedrock", "amazon.nova-pro-v1:0"),
+    ("bedrock", "mistral.mistral-large-2407-v1:0"),
+];
+
+/// Every service that has a name here.
+#[derive(Debug)]
+pub struct Services(Vec<(Arc<ModelConfig>, Service)>);
+
+impl Services {
+    /// All of them. Nothing is sent to any.
+    pub fn all() -> Result<Self, SetupError> {
+        let examples = PRESETS.iter().map(|preset| (preset.name, preset.example));
+        let mut services = Vec::new();
+        for (name, id) in examples.chain(MORE) {
+            let Some(mut model) = crate::model_named(name, id, |_| None) else { continue };
+            model.api_key = Some(Secret::new("key-0123456789"));
+            if model.api == ApiProtocol::AzureOpenai {
+                model.base_url = Some("https://account.example/openai/v1".to_owned());
+            }
+            model.region = Some("us-east-1".to_owned());
+            model.project = Some("p".to_owned());
+            if let Some(service) = connect(&model)? {
+                services.push((Arc::new(model), service));
+            }
+        }
+        Ok(Self(services))
+    }
+
+    /// Which of them would refuse a turn, and why.
+    pub fn refusals(&self, turn: &StreamConfig) -> Vec<String> {
+        let refusal = |(model, service): &(Arc<ModelConfig>, Service)| {
+            let turn = StreamConfig { model_config: model.clone(), ..turn.clone() };
+            let request = service.request_of(&turn).map_err(|error| error.to_string());
+            let why = request.and_then(|request| check(model, &request)).err()?;
+            Some(format!("{}/{}: {why}", model.provider, model.id))
+        };
+        self.0.iter().filter_map(refusal).collect()
+    }
+}
+
+/// The service of a model, for a protocol whose rules are known.
+fn connect(model: &ModelConfig) -> Result<Option<Service>, SetupError> {
+    let wiring = Wiring::default();
+    let service = match model.api {
+        ApiProtocol::AnthropicMessages => anthropic::connect(model, &wiring),
+        ApiProtocol::OpenaiCompletions => chat::connect(model, &wiring),
+        ApiProtocol::OpenaiResponses => responses::connect(model, &wiring),
+        ApiProtocol::AzureOpenai => responses::azure::connect(model, &wiring),
+        ApiProtocol::GoogleGenerativeAi => gemini::connect(model, &wiring),
+        ApiProtocol::GoogleVertex => gemini::vertex::connect(model, &wiring),
+        ApiProtocol::BedrockConverse => bedrock::connect(model, &wiring),
+        ApiProtocol::Scripted | ApiProtocol::Custom => return Ok(None),
+    };
+    service.map(Some)
+}
+
+fn check(model: &ModelConfig, request: &HttpRequest) -> Result<(), String> {
+    match model.api {
+        ApiProtocol::AnthropicMessages => anthropic::validator::check(request),
+        ApiProtocol::OpenaiCompletions => {
+            let vendor = match &*model.provider {
+                "ollama" => Vendor::Ollama,
+                // Both want their reasoning back beside calls.
+                "deepseek" | "moonshot" => Vendor::DeepSeek,
+                "mistral" => Vendor::Mistral,
+                "openrouter" => Vendor::OpenRouter,
+                // The others promise to take what OpenAI takes.
+                _ => Vendor::OpenAi,
+            };
+            chat::validator::check_as(vendor, request)
+        }
+        ApiProtocol::OpenaiResponses | ApiProtocol::AzureOpenai => responses::validator::check(request),
+        ApiProtocol::GoogleGenerativeAi | ApiProtocol::GoogleVertex => gemini::validator::check(request),
+        ApiProtocol::BedrockConverse => bedrock::validator::check(request),
+        ApiProtocol::Scripted | ApiProtocol::Custom => Ok(()),
+    }
+}
