@@ -9,6 +9,8 @@ mod audit;
 mod damage;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/full_disk.rs"]
+mod full_disk;
 #[path = "cli/looking.rs"]
 mod looking;
 #[path = "cli/models.rs"]

@@ -16,6 +16,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// A working directory and a data directory.
 pub struct Desk {
     folder: tempfile::TempDir,
+    /// The process whose mounts the program sees, if not ours.
+    mounts_of: Option<u32>,
 }
 
 /// A program that has ended.
@@ -66,7 +68,12 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        Self { folder }
+        Self { folder, mounts_of: None }
+    }
+
+    /// Lets the program see the mounts of another process.
+    pub fn see_mounts_of(&mut self, pid: u32) {
+        self.mounts_of = Some(pid);
     }
 
     pub fn data(&self) -> PathBuf {
@@ -91,7 +98,17 @@ impl Desk {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_playhouse"));
+        let program = env!("CARGO_BIN_EXE_playhouse");
+        let mut command = match self.mounts_of {
+            None => Command::new(program),
+            Some(pid) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--user", "--mount", "--preserve-credentials", "--target", &pid.to_string()]);
+                // Whoever enters other mounts stands at their root.
+                command.args(["sh", "-c", r#"cd "$0" && exec "$@""#]).arg(self.work()).arg(program);
+                command
+            }
+        };
         command.args(args).current_dir(self.work()).stdin(Stdio::null()).env("PLAYHOUSE_HOME", self.data());
         for name in ["NO_COLOR", "CLICOLOR_FORCE"] {
             command.env_remove(name);
