@@ -60,7 +60,7 @@ async fn a_dismissal_that_nobody_waits_for_is_carried_out() {
     };
     assert!(matches!(soon("an answer that it is gone", gone).await, Err(HandleError::Absent(_))));
     let stage = set.house.backstage();
-    until("nothing is left", || stage.agents.is_empty() && stage.hub.len() == 0 && stage.sessions.is_empty()).await;
+    until("nothing is left", || stage.agents.is_empty() && stage.hub.is_empty() && stage.sessions.is_empty()).await;
     set.house.shutdown(Duration::ZERO).await;
 }
 
