@@ -446,14 +446,18 @@ impl Machine {
 
     /// The state is ahead of the journal: nothing more happens until someone folds again.
     fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
+        let Some(journal) = self.flight.pending.iter().find(|held| held.batch.number == failed) else {
+            // A late report on a batch of the machine before this one: what became of that was said when it parked.
+            return;
+        };
+        let journal = journal.session.clone();
         let reason = format!("the journal could not be written: {error}");
         self.flight.items.clear();
         self.flight.entries.clear();
         let pending = std::mem::take(&mut self.flight.pending);
-        let journal = pending.iter().find(|held| held.batch.number == failed).map(|held| held.session.clone());
         for held in pending {
             // A journal takes nothing after a failure; what went to another one may have been written there.
-            let fate = if journal.as_ref() == Some(&held.session) { fate } else { Fate::Unknown };
+            let fate = if journal == held.session { fate } else { Fate::Unknown };
             for item in held.items {
                 if let Item::Act(Effect::Ack { input_id }) = item {
                     let reason = error.to_owned();
