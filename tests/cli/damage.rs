@@ -114,3 +114,48 @@ fn f57_a_torn_tail_is_no_damage() {
     assert_eq!(desk.sessions()[0]["status"], "unfinished");
     desk.run(&["resume", &session]).said("finished\n");
 }
+
+#[test]
+fn f57_a_sub_agent_whose_journal_is_damaged_repeats_nothing_and_its_parent_is_told() {
+    let desk = Desk::new();
+    let bash = json!({"name": "bash", "arguments": {"command": "echo ran >> ran.txt; echo so; sleep 600"}});
+    let turns = json!([
+        {"when": {"prompt_contains": "parent"}, "tool_calls": [{"name": "sub_agent", "arguments": {"task": "child"}}]},
+        {"when": {"prompt_contains": "parent"}, "text": "told"},
+        {"when": {"prompt_contains": "child"}, "tool_calls": [bash]},
+        {"when": {"prompt_contains": "child"}, "text": "went on"},
+    ]);
+    let script = desk.script("s.json", turns);
+    let args = ["run", "parent", "--script", &script, "--tools", "bash,sub_agent", "--permission", "yolo"];
+    desk.start_until(&args, "ToolExecutionUpdate").kill();
+    let sessions = desk.sessions();
+    let is_child = |session: &&serde_json::Value| !session["parent"].is_null();
+    let child = sessions.iter().find(is_child).unwrap()["session_id"].as_str().unwrap().to_owned();
+    let parent = sessions.iter().find(|one| !is_child(one)).unwrap()["session_id"].as_str().unwrap().to_owned();
+    let stored: Vec<(PathBuf, Vec<u8>)> = files(&desk.data())
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "journal" || end == "owner"))
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect();
+    let is_its = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap() == format!("{child}.journal");
+    let (journal, whole) = stored.iter().find(|(path, _)| is_its(path)).unwrap();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let without = |broken: usize| {
+        let mut left = lines.clone();
+        left[broken] = b"garbage\n";
+        left.concat()
+    };
+    let mut damages: Vec<Vec<u8>> = (0..lines.len()).map(without).collect();
+    damages.push(b"nothing of this is a journal ".repeat(100));
+    for (n, damaged) in damages.iter().enumerate() {
+        for (path, bytes) in &stored {
+            std::fs::write(path, bytes).unwrap();
+        }
+        std::fs::write(journal, damaged).unwrap();
+        let done = desk.run(&["resume", &parent]);
+        done.said("told\n");
+        let result = desk.run(&["sessions", "show", &parent]).out;
+        assert!(result.contains("is damaged") && result.contains("verify before repeating"), "{n}: {result}");
+        assert_eq!(std::fs::read_to_string(desk.work().join("ran.txt")).unwrap(), "ran\n", "{n}: {done:?}");
+    }
+}

@@ -251,7 +251,7 @@ impl State {
 
 /// Prompts the child with its task, once whatever happens, and reports how its run ended.
 fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, parent: ActorRef<AgentMsg>) -> Task {
-    let handle = AgentHandle::new(life.clone());
+    let (handle, life) = (AgentHandle::new(life.clone()), life.clone());
     life.backstage.agents.expect(life.agent_id.shared());
     let at = life.backstage.now().wall;
     Task::spawn(async move {
@@ -266,6 +266,10 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
+            Err(error) if life.is_damaged() => {
+                let unknown = "what it did is not known: verify before repeating";
+                Err(ToolError::Failed(format!("the sub-agent cannot go on ({error}); {unknown}")))
+            }
             Err(HandleError::Input(
                 error @ (InputError::Parked(_) | InputError::NotJournaled(_) | InputError::OutcomeUnknown { .. }),
             )) => {

@@ -57,6 +57,8 @@ pub struct Life {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
+    /// Whether it is a sub-agent that cannot go on because its journal is damaged.
+    is_damaged: AtomicBool,
 }
 
 /// Whether a session may already have a journal.
@@ -116,6 +118,7 @@ impl Life {
             begun: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
+            is_damaged: AtomicBool::new(false),
             backstage,
         }
     }
@@ -131,6 +134,16 @@ impl Life {
     /// Whether it is nobody's sub-agent.
     pub fn is_root(&self) -> bool {
         self.root == self.agent_id
+    }
+
+    /// Its journal is damaged, and it does not go on.
+    pub(super) fn damaged(&self) {
+        self.is_damaged.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it does not go on because its journal is damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::SeqCst)
     }
 
     /// Who has its sessions.

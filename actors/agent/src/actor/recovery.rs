@@ -164,6 +164,11 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }
+        if let (Some(damage), false) = (loaded.damage.iter().find(|damage| damage.kind.is_loss()), life.is_root()) {
+            // What a sub-agent did can only be told from its journal, and nobody is there to accept the loss.
+            life.damaged();
+            return Err(format!("the journal of its session `{session}` is damaged ({damage})"));
+        }
         if loaded.entries.is_empty() {
             let mut opened = life.opened.as_ref().clone();
             opened.session_id = session;
