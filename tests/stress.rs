@@ -123,7 +123,7 @@ impl Company {
                 for n in 0..turn % 4 {
                     step = step.tool_call("helper", json!({"task": format!("task {n}")}));
                 }
-                if turn % 4 == 0 { Step::text("nothing to do") } else { step }
+                if turn.is_multiple_of(4) { Step::text("nothing to do") } else { step }
             }
             false => {
                 let n = self.effects.fetch_add(1, Ordering::SeqCst);
