@@ -57,7 +57,7 @@ const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
 
 /// In this order: what fails fast comes first. The build without features shares its work with the documentation,
 /// clippy with nobody, the tests with the doc tests.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     cargo("format", &["fmt", "--all", "--check"]),
     Step { name: "failures", work: Work::Catalogue(failures::of) },
     Step { name: "lineage", work: Work::Catalogue(lineage::of) },
@@ -71,6 +71,10 @@ const STEPS: [Step; 10] = [
     // All that fails is to be seen at once.
     cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", FAIL_POINTS]),
     Step { name: "bare path", work: Work::Bare },
+    cargo(
+        "a build that aborts",
+        &["test", "--locked", "--workspace", "--test", "aborting", FAIL_POINTS, "--", "--ignored"],
+    ),
     cargo("doc tests", &["test", "--locked", "--workspace", "--doc", FAIL_POINTS]),
     Step {
         name: "documentation",

@@ -83,7 +83,7 @@ fn everything_is_run_in_order_and_timed() {
     let (cargo, log) = cargo_failing_at("nothing", 1, &folder);
     let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
-    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ntest\ndoc\n");
+    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ntest\ntest\ndoc\n");
     assert!(stdout.contains("=== everything passed in "), "{stdout}");
     let catalogues = ["67 failures: 1 covered, 0 partly, 66 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
     assert!(catalogues.iter().all(|summary| stdout.contains(summary)), "{stdout}");

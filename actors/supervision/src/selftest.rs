@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// The program was built so that a panic ends the process instead of one actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PanicAborts;
 
 impl fmt::Display for PanicAborts {
@@ -14,6 +14,13 @@ impl fmt::Display for PanicAborts {
              remove that line from [profile.*] in Cargo.toml (or set panic = \"unwind\", or drop -C panic=abort \
              from RUSTFLAGS) and build again",
         )
+    }
+}
+
+/// As people are told it: a program whose `main` gives errors back shows them in this form.
+impl fmt::Debug for PanicAborts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
