@@ -157,6 +157,7 @@ impl House {
         stage.agents.retire(agent.as_str());
         stage.hub.close(agent);
         life.let_go();
+        life.leave();
         let entered_with = (life.opened.session_id.clone(), life.occupant());
         for (session, occupant) in stage.sessions.more(agent).into_iter().chain([entered_with]) {
             if let Occupant::Beneath(_) = &occupant {

@@ -172,7 +172,7 @@ async fn all(house: &House, work: &Work<'_>) -> Result<(), Stop> {
         worst = worse(worst, done);
     }
     if work.interrupt.is_asked() {
-        let left = "interrupted; what is left can be finished with: playhouse resume";
+        let left = "interrupted; go on with what was begun by naming it (playhouse resume SESSION), with the rest by: playhouse resume";
         worst = worse(worst, Err(Stop::Interrupted(left.to_owned())));
     }
     worst

@@ -53,6 +53,8 @@ pub struct Life {
     fresh: AtomicBool,
     /// Whether it had an incarnation.
     begun: AtomicBool,
+    /// Whether it was dismissed.
+    left: AtomicBool,
     /// Whether someone wants the next incarnation to go on, though it was parked.
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
@@ -116,6 +118,7 @@ impl Life {
             urgent: OnceLock::new(),
             fresh: AtomicBool::new(origin != Origin::Stored),
             begun: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
             is_damaged: AtomicBool::new(false),
@@ -129,6 +132,11 @@ impl Life {
             self.topic.told_up_to(self.session(), EventId::default());
         }
         self.backstage.hub.call_back(&self.topic, &self.definition.callbacks);
+    }
+
+    /// It is off the stage for good, and takes no more sessions.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
     }
 
     /// Whether it is nobody's sub-agent.
@@ -157,6 +165,11 @@ impl Life {
     /// Takes one more session for it, or says why not.
     pub(super) fn occupy(&self, session: &SessionId) -> Result<(), String> {
         let taken = self.backstage.sessions.occupy_also(&self.root, session, self.occupant());
+        if taken.is_ok() && self.left.load(Ordering::SeqCst) {
+            // A recovery that outlived its agent by a moment: nobody would give the session up again.
+            self.backstage.sessions.leave(session, &self.occupant());
+            return Err(format!("agent `{}` has left the stage", self.agent_id));
+        }
         taken.map_err(|by| match by {
             Occupant::Agent(agent) => format!("session `{session}` belongs to agent `{agent}` of this house: use that"),
             Occupant::Beneath(agent) => {
