@@ -65,9 +65,9 @@ impl State {
                     self.work().asked = machine.durable().children_under_way();
                 }
                 let open = machine.durable().open_input().cloned();
-                self.answer_late_waiters(open.as_ref());
                 let effects = machine.recover(self.life.backstage.now(), reason, wake);
                 self.stage = Stage::Live(Box::new(machine));
+                // If it parks, everybody is told so.
                 self.carry_out(effects);
                 if let Stage::Parked { reason } = &self.stage {
                     if !held.iter().any(|msg| matches!(msg, AgentMsg::Unpark { .. })) {
@@ -82,6 +82,7 @@ impl State {
                     }
                     return;
                 }
+                self.answer_late_waiters(open.as_ref());
                 for msg in held {
                     match msg {
                         AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
