@@ -20,10 +20,10 @@ const SUITES: [(&str, &[&str]); 4] = [("smoke", &[]), ("files", &[]), ("cli", &[
 /// What is on the path: the shell that agents need, what tests' commands are made of, `script` and `setsid`, with which
 /// tests make terminals (`stty`) and sessions, and what they mount a small disk with. One that this machine has not is
 /// left out.
-const PROGRAMS: [&str; 38] = [
-    "bash", "sh", "script", "setsid", "stty", "mount", "nsenter", "unshare", "cat", "chmod", "cp", "cut", "date", "dd",
-    "echo", "env", "false", "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "nohup", "printf",
-    "pwd", "rm", "sed", "seq", "sleep", "sort", "tail", "tee", "touch", "true",
+const PROGRAMS: [&str; 39] = [
+    "bash", "sh", "script", "setpriv", "setsid", "stty", "mount", "nsenter", "unshare", "cat", "chmod", "cp", "cut",
+    "date", "dd", "echo", "env", "false", "grep", "head", "id", "kill", "ln", "ls", "mkdir", "mkfifo", "mv", "nohup",
+    "printf", "pwd", "rm", "sed", "seq", "sleep", "sort", "tail", "tee", "touch", "true",
 ];
 
 /// Builds the suites and runs each in its package, one after the other.
