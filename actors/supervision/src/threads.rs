@@ -121,14 +121,11 @@ impl Threads {
             let shared = self.shared.clone();
             runtime.spawn_blocking(move || shared.stand_in());
         }
-        drop(desk);
-        let called = self.shared.call_a_thread();
-        if called.is_err() {
-            // Nobody else added work that no thread will come to: without a thread there is only this.
-            self.shared.desk().work.pop_back();
+        self.shared.call_a_thread(&mut desk).inspect_err(|_| {
+            // Nobody could add more meanwhile: this is the work that no thread comes to.
+            desk.work.pop_back();
             self.shared.quiet.notify_all();
-        }
-        called
+        })
     }
 
     /// As [`Threads::start`], and gives the result.
@@ -173,7 +170,8 @@ impl ThreadPermit {
             drop((entered, permit));
             let _ = done.send(ended);
         }));
-        while let Err(error) = shared.call_a_thread() {
+        let call = || shared.call_a_thread(&mut shared.desk());
+        while let Err(error) = call() {
             tracing::warn!("no thread `{}` could be started, trying again: {error}", shared.name);
             tokio::select! {
                 ended = &mut result => return ended.unwrap_or_else(|lost| Err(Box::new(lost.to_string()))),
@@ -187,8 +185,7 @@ impl ThreadPermit {
 
 impl Shared {
     /// Sees to it that a thread takes what lies on the desk. An error if there is none and none can be started.
-    fn call_a_thread(self: &Arc<Self>) -> io::Result<()> {
-        let mut desk = self.desk();
+    fn call_a_thread(self: &Arc<Self>, desk: &mut Desk) -> io::Result<()> {
         if desk.idle >= desk.work.len() || desk.threads == self.most {
             self.came.notify_one();
             return Ok(());
