@@ -68,6 +68,10 @@ impl Plan {
         };
         let cwd = args.settings.cwd.as_deref().map(real_folder).transpose()?;
         let accept = Accept::of(args.accept_broken_chain);
+        if let (Where::New, Accept::Damage) = (&place, accept) {
+            let text = "--accept-broken-chain is about a stored session: name it with --session, or use --continue";
+            return Err(Stop::Refused(text.to_owned()));
+        }
         let project = match (&place, accept, &cwd) {
             (Where::New, _, Some(cwd)) | (_, Accept::Damage, Some(cwd)) => Some(cwd.clone()),
             (Where::New, _, None) | (_, Accept::Damage, None) => Some(here()?),

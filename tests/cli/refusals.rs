@@ -48,6 +48,7 @@ fn flags_that_cannot_be_are_refused() {
     with(&["--cwd", "nowhere"]).refused(&["nowhere", "directory"]);
     with(&["--cwd", "s.json"]).refused(&["s.json", "directory"]);
     with(&["--session", "x", "--continue"]).refused(&["--session", "--continue"]);
+    with(&["--accept-broken-chain"]).refused(&["--session", "--continue"]);
     with(&["--session", "../x"]).refused(&["no session id"]);
     with(&["--session", "unknown"]).refused(&["no session `unknown`"]);
     with(&["--colour"]).refused(&["--colour"]);
