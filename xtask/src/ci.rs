@@ -20,9 +20,15 @@ pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-sessio
 const ENGINE: &str = "--features=playhouse-fuzz/engine";
 
 /// Programs that tests start, with the Debian packages that have them.
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 14] = [
     ("bash", "bash"),
+    // Rust links with it, and a test builds a library.
+    ("cc", "gcc"),
     ("setsid", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("mount", "mount"),
     ("mkfifo", "coreutils"),
     ("script", "bsdutils"),
     ("bwrap", "bubblewrap"),
