@@ -278,8 +278,21 @@ impl House {
     }
 
     /// Brings an agent on stage with its session, which nobody else in the house has; gives whoever has it already, if
-    /// the session is a stored one.
+    /// the session is a stored one. Once begun it is carried out, also when nobody waits for it any more.
     pub(crate) async fn take_on(
+        &self,
+        opened: Opened,
+        definition: Arc<Definition>,
+        origin: Origin,
+        wake: Wake,
+    ) -> Result<AgentHandle, SpawnError> {
+        let house = self.clone();
+        let entering = tokio::spawn(async move { house.bring_on(opened, definition, origin, wake).await });
+        // A runtime that ends takes the house along.
+        entering.await.unwrap_or(Err(SpawnError::Closed))
+    }
+
+    async fn bring_on(
         &self,
         opened: Opened,
         definition: Arc<Definition>,

@@ -338,6 +338,29 @@ async fn f60_a_slow_crash_loop_is_parked_and_buys_no_more_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f60_a_slow_crash_loop_in_a_tool_that_only_reads_is_parked_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let gate = Gate::closed();
+    let model = FnModel::new(|config| match config.response {
+        0 => Step::text("").tool_call("gate", json!({})),
+        _ => Step::text("at last"),
+    });
+    let agent = house.agent().provider_override(model).tool(gate.tool("gate")).durability(Durability::Os);
+    let agent = agent.spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    for came in 1..=ASKED {
+        soon("the tool", gate.reached(came)).await;
+        agent.crash().await.unwrap();
+    }
+    let parked = soon("the run", run).await.unwrap().unwrap_err().to_string();
+    assert!(parked.contains("10 times"), "{parked}");
+    assert_eq!(gate.came(), ASKED);
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f60_a_process_that_is_ended_and_resumed_in_a_loop_buys_no_more_answers() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::closed();

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{FnModel, Gate, healthy, lines, soon, until};
+use playhouse::agent::machine::Input;
+use playhouse::agent::new_input;
 use playhouse::prelude::*;
 use playhouse::protocol::SessionId;
 use serde_json::json;
@@ -228,5 +230,107 @@ async fn f41_a_dismissed_agent_takes_the_sub_agents_along_that_a_crash_left() {
     }
     until("nothing is left", || [stage.agents.len(), stage.hub.len(), stage.tree.len()] == quiet).await;
     assert_eq!(house.sessions().await.unwrap(), Vec::new());
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_no_agent_goes_on_in_a_session_that_another_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let (one, two) = (agent_of(&house).spawn().await.unwrap(), agent_of(&house).spawn().await.unwrap());
+    one.prompt("one").await.unwrap();
+    two.prompt("two").await.unwrap();
+    let rotate = Input::Rotate { input_id: new_input(), to: two.session_id() };
+    let refused = soon("an answer", one.tell(rotate)).await.unwrap_err().to_string();
+    assert!(refused.contains(two.id().as_str()), "{refused}");
+    for (agent, said) in [(&one, "user: one"), (&two, "user: two")] {
+        agent.prompt("again").await.unwrap();
+        assert_eq!(lines(healthy(agent).await.messages.as_slice())[0], said);
+    }
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_a_sub_agents_session_is_nobody_elses() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::closed();
+    let kind = {
+        let gate = gate.clone();
+        move || {
+            let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
+                ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "wait"})),
+                ("wait", 0) => Step::text("").tool_call("gate", json!({})),
+                _ => Step::text("ok"),
+            });
+            let tools = Some(ToolSet::new(vec![Arc::new(gate.tool("gate"))]).unwrap());
+            let helper = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
+            let sub_agents = vec![Arc::new(helper)];
+            Definition { provider_override: Some(Arc::new(model)), sub_agents, ..Definition::default() }
+        }
+    };
+    let open = || {
+        let kind = kind.clone();
+        House::builder().data_dir(folder.path().join("data")).kind("family", move |_| Ok(kind())).open()
+    };
+    let house = open().await.unwrap();
+    let agent = house.agent().kind("family").definition(kind()).spawn().await.unwrap();
+    let asking = agent.clone();
+    let run = tokio::spawn(async move { asking.prompt("begin").await });
+    soon("the sub-agent is at work", gate.reached(1)).await;
+    let sessions = house.sessions().await.unwrap();
+    let child = sessions.into_iter().find(|session| session.parent.is_some()).unwrap().session_id;
+    let refused = agent_of(&house).session(child.clone()).open().await.unwrap_err().to_string();
+    assert!(refused.contains("sub-agent") && refused.contains(agent.id().as_str()), "{refused}");
+    house.shutdown(Duration::ZERO).await;
+    assert!(soon("the run", run).await.unwrap().is_err());
+
+    // Nobody has it now. Whoever opens it is told, and keeps the parent from it only until it leaves.
+    let house = open().await.unwrap();
+    let stranger = agent_of(&house).session(child.clone()).open().await.unwrap();
+    let told = soon("an answer", stranger.prompt("mine")).await.unwrap_err().to_string();
+    assert!(told.contains("belongs to a sub-agent"), "{told}");
+    let mut events = house.subscribe();
+    let parent = house.resume(&agent.session_id()).await.unwrap();
+    let parked = || house.tree().iter().any(|node| node.id.contains(parent.id().as_str()) && is_parked(node));
+    until("the parent is parked", parked).await;
+    house.dismiss(stranger.id()).await;
+    gate.open();
+    house.unpark(parent.id()).await.unwrap();
+    kit::wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+    until("the parent is done", || !parked()).await;
+    soon("the parent rests", parent.at_rest()).await.unwrap();
+    assert_eq!(lines(healthy(&parent).await.messages.as_slice())[2..], ["helper: ok", "model: ok"]);
+    house.shutdown(Duration::ZERO).await;
+}
+
+fn is_parked(node: &playhouse::supervision::NodeSnapshot) -> bool {
+    matches!(node.state, playhouse::supervision::NodeState::Parked { .. })
+}
+
+#[tokio::test]
+async fn f53_a_spawn_that_nobody_waits_for_leaves_no_session_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let session = stored(&house).await;
+    for polls in 0..40 {
+        let spawning = agent_of(&house).session(session.clone()).spawn();
+        tokio::pin!(spawning);
+        for _ in 0..polls {
+            if futures::poll!(&mut spawning).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut removed = house.remove_session(&session).await;
+    for _ in 0..1_000 {
+        // What was begun is carried out, a moment later.
+        if removed.is_ok() {
+            break;
+        }
+        tokio::task::yield_now().await;
+        removed = house.remove_session(&session).await;
+    }
+    removed.unwrap();
     house.shutdown(Duration::ZERO).await;
 }

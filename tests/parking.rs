@@ -430,3 +430,50 @@ async fn a_house_that_drains_begins_nothing_new() {
     assert_eq!(soon("the run", run).await.unwrap().unwrap().text(), "ended well");
     soon("the end", end).await.unwrap();
 }
+
+/// Kills a supervisor until the house gives it up.
+async fn wear_out_supervisor<M: ractor::Message>(house: &House, id: &str, directory: &Directory<M>, child: &str) {
+    tokio::time::pause();
+    let (mut last, mut killed) = (None, 0);
+    while let Ok(actor) = directory.live(child, last).await {
+        last = Some(actor.get_id());
+        actor.try_get_supervisor().unwrap().kill();
+        killed += 1;
+    }
+    tokio::time::resume();
+    assert_eq!(killed, 41);
+    let node = house.tree().into_iter().find(|node| node.id == id).unwrap();
+    assert!(matches!(node.state, NodeState::Parked { .. }), "{node:?}");
+}
+
+#[tokio::test]
+async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
+    let house = House::in_memory().await.unwrap();
+    let stage = house.backstage().clone();
+    let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
+    agent.prompt("one").await.unwrap();
+    let writer = stage.writer_of(&agent.session_id());
+    wear_out_supervisor(&house, "sessions", &stage.writers, &writer).await;
+    let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
+    assert!(told.contains("`sessions` is parked"), "{told}");
+    house.unpark("sessions").await.unwrap();
+    assert_eq!(soon("an answer", agent.prompt("three")).await.unwrap().text(), "ok");
+
+    let is_connection = |node: &playhouse::supervision::NodeSnapshot| node.kind == "connection";
+    let connection = house.tree().into_iter().find(is_connection).unwrap().id;
+    wear_out_supervisor(&house, "providers", &stage.connections, &connection).await;
+    let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
+    assert!(told.contains("`providers` is parked"), "{told}");
+    house.unpark("providers").await.unwrap();
+    let mut events = agent.subscribe();
+    house.unpark(agent.id()).await.unwrap();
+    wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
+
+    wear_out_supervisor(&house, "stage", &stage.agents, agent.id().as_str()).await;
+    let told = soon("an answer", agent.prompt("five")).await.unwrap_err().to_string();
+    assert!(told.contains("`stage` is parked"), "{told}");
+    assert!(house.agent().provider_override(FnModel::new(|_| Step::text("no"))).spawn().await.is_err());
+    house.unpark("stage").await.unwrap();
+    assert_eq!(soon("an answer", agent.prompt("six")).await.unwrap().text(), "ok");
+    soon("the end", house.shutdown(Duration::ZERO)).await;
+}

@@ -188,9 +188,9 @@ impl Backstage {
         self.writer_ids.get(shard(session, self.writer_ids.len())).cloned().unwrap_or_default()
     }
 
-    /// From here on nothing new is begun; what is under way may end. False if it was so already.
-    pub fn begin_closing(&self) -> bool {
-        !self.closing.swap(true, Ordering::SeqCst)
+    /// From here on nothing new is begun; what is under way may end.
+    pub fn begin_closing(&self) {
+        self.closing.store(true, Ordering::SeqCst);
     }
 
     /// Whether nothing new is begun any more.
