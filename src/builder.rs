@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use playhouse_agent::{AgentHandle, actor::Origin};
 use playhouse_agent::{Approvals, Definition, Hooks, PermissionPolicy, SubAgentTool, new_session_id};
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings, Wake};
+use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{
     AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, Mode, ModelConfig, PermissionMode,
     QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,
@@ -379,18 +379,9 @@ impl AgentBuilder {
             return Err(SpawnError::NameTaken(sub.name().to_owned()));
         }
         self.name_tools();
-        let opened = Opened {
-            version: FORMAT_VERSION,
-            agent_id: self.agent_id.unwrap_or_else(|| Uuid::new_v4().simple().to_string().into()),
-            session_id: self.session_id.unwrap_or_else(new_session_id),
-            settings: self.settings,
-            spawned_by: None,
-            continues: None,
-            messages: self.messages,
-            queued: Vec::new(),
-            seen: Vec::new(),
-            plan: Vec::new(),
-        };
+        let agent_id = self.agent_id.unwrap_or_else(|| Uuid::new_v4().simple().to_string().into());
+        let session_id = self.session_id.unwrap_or_else(new_session_id);
+        let opened = Opened { messages: self.messages, ..Opened::new(agent_id, session_id, self.settings) };
         self.house.take_on(opened, self.definition, origin, Wake::Restarted).await
     }
 

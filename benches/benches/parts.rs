@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use playhouse::agent::machine::{Authority, Catalog, Effect, Input, Machine, Now, Setup, Vetting};
 use playhouse::agent::{Hub, Scope};
 use playhouse::prelude::*;
-use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{
     Access, AgentId, Entry, EntryBody, EventId, InputId, Level, Ruling, Secrets, Seq, SessionId, StopReason,
     StreamDelta, ToolCallId, ToolDefinition,
@@ -41,42 +41,32 @@ impl Catalog for Props {
 }
 
 fn opened() -> Opened {
-    Opened {
-        version: FORMAT_VERSION,
-        agent_id: "agent".into(),
-        session_id: SessionId::new("session").unwrap(),
-        settings: Arc::new(Settings {
-            kind: "bench".into(),
-            model: ModelConfig::scripted("x").into(),
-            fallbacks: Vec::new(),
-            system_prompt: wire::SYSTEM_PROMPT.into(),
-            tools: Vec::new(),
-            cwd: Path::new("/").into(),
-            permission: PermissionMode::Ask,
-            grants: Vec::new(),
-            restrictions: Default::default(),
-            mode: Default::default(),
-            sandbox: Default::default(),
-            limits: ExecutionLimits::none(),
-            durability: Durability::Os,
-            retry: Default::default(),
-            cache: Default::default(),
-            thinking_level: Default::default(),
-            max_tokens: None,
-            temperature: None,
-            tool_execution: Default::default(),
-            steering_mode: Default::default(),
-            follow_up_mode: Default::default(),
-            config_id: None,
-            metadata: None,
-        }),
-        spawned_by: None,
-        continues: None,
-        messages: Vec::new(),
-        queued: Vec::new(),
-        seen: Vec::new(),
-        plan: Vec::new(),
-    }
+    let settings = Settings {
+        kind: "bench".into(),
+        model: ModelConfig::scripted("x").into(),
+        fallbacks: Vec::new(),
+        system_prompt: wire::SYSTEM_PROMPT.into(),
+        tools: Vec::new(),
+        cwd: Path::new("/").into(),
+        permission: PermissionMode::Ask,
+        grants: Vec::new(),
+        restrictions: Default::default(),
+        mode: Default::default(),
+        sandbox: Default::default(),
+        limits: ExecutionLimits::none(),
+        durability: Durability::Os,
+        retry: Default::default(),
+        cache: Default::default(),
+        thinking_level: Default::default(),
+        max_tokens: None,
+        temperature: None,
+        tool_execution: Default::default(),
+        steering_mode: Default::default(),
+        follow_up_mode: Default::default(),
+        config_id: None,
+        metadata: None,
+    };
+    Opened::new("agent".into(), SessionId::new("session").unwrap(), Arc::new(settings))
 }
 
 const NOW: Now = Now { wall: 1_794_700_800_000, mono: Duration::ZERO };

@@ -10,7 +10,7 @@ use playhouse::House;
 use playhouse::agent::machine::Durable;
 use playhouse::agent::machine::run::Ask;
 use playhouse::agent::{AgentHandle, new_session_id};
-use playhouse::protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{AgentMessage, Entry, EntryBody, Seq, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, Store, Sync, Take};
 
@@ -54,18 +54,19 @@ pub fn advice(summary: &SessionSummary) -> Option<String> {
     })
 }
 
-/// A new session's agent with what can be read of a damaged one. Its journal begins with what it is told first; after
-/// that, [`name_successor`] is due.
+/// A new session's agent with what can be read of a damaged one, and what was still to be said in that: it is said to
+/// the agent like any prompt, since no guard may have passed it. The agent's journal begins with what it is told first;
+/// after that, [`name_successor`] is due.
 pub async fn go_on(
     house: &House,
     session: &SessionId,
     settings: Settings,
     code: (&Answers, &playhouse::agent::Hooks),
     view: &mut View,
-) -> Result<AgentHandle, Stop> {
+) -> Result<(AgentHandle, Messages), Stop> {
     let entries = house.entries(session).await.map_err(Stop::refused)?;
-    let messages = readable(&entries, session, &settings);
-    if messages.is_empty() {
+    let (messages, unsaid) = readable(&entries, session, &settings);
+    if messages.is_empty() && unsaid.is_empty() {
         let text = format!(
             "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
         );
@@ -74,39 +75,28 @@ pub async fn go_on(
     let definition = kind::definition(&settings, code.0, code.1);
     let agent = spawn_with(house, settings, definition, messages).await?;
     view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
-    Ok(agent)
+    Ok((agent, unsaid))
 }
 
-/// The conversation as far as lines that can be read tell it, with what waited to be said.
-fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Settings) -> Vec<Arc<AgentMessage>> {
+/// A conversation.
+type Messages = Vec<Arc<AgentMessage>>;
+
+/// The conversation as far as lines that can be read tell it, and what waited to be said in it.
+fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Settings) -> (Messages, Messages) {
     // For when the first entry is lost; the settings of a damaged journal are not used in any case.
-    let opened = Opened {
-        version: FORMAT_VERSION,
-        agent_id: new_session_id().as_str().into(),
-        session_id: session.clone(),
-        settings: Arc::new(settings.clone()),
-        spawned_by: None,
-        continues: None,
-        messages: Vec::new(),
-        queued: Vec::new(),
-        seen: Vec::new(),
-        plan: Vec::new(),
-    };
+    let opened = Opened::new(new_session_id().as_str().into(), session.clone(), Arc::new(settings.clone()));
     let mut durable = Durable::new(&opened);
     for (_, entry) in entries {
         durable.apply(entry);
     }
-    let mut messages = durable.transcript().as_slice().to_vec();
-    if let Some(run) = &durable.run {
-        messages.extend(run.prompt.iter().cloned());
-    }
+    let mut unsaid = durable.run.as_ref().map(|run| run.prompt.clone()).unwrap_or_default();
     if let Some(Ask::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.ask) {
-        messages.extend(prompt.iter().cloned());
+        unsaid.extend(prompt.iter().cloned());
     }
     for queued in durable.steering.iter().chain(&durable.follow_ups) {
-        messages.extend(queued.messages.iter().cloned());
+        unsaid.extend(queued.messages.iter().cloned());
     }
-    messages
+    (durable.transcript().as_slice().to_vec(), unsaid)
 }
 
 /// Ends the damaged journal with an entry that names the session which goes on, so that nobody is asked again.

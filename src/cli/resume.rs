@@ -8,7 +8,7 @@ use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::Wake;
-use playhouse::protocol::{ContinuationKind, EntryBody, EntryId, InputId, SessionId};
+use playhouse::protocol::{AgentMessage, ContinuationKind, EntryBody, EntryId, InputId, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
@@ -100,9 +100,13 @@ async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), 
             let settings = settings::fresh(work.config, None, None)?;
             model::checked(model::Chain::of(&settings), work.from).await?;
             let code = (&work.answers, &work.config.hooks());
-            let agent = damaged::go_on(house, session, settings, code, &mut watch.view).await?;
+            let (agent, unsaid) = damaged::go_on(house, session, settings, code, &mut watch.view).await?;
             let mut events = agent.subscribe_tree_with(EVENTS);
-            let Some(input_id) = asked_to_go_on(&agent, None).await.map_err(as_failure)? else {
+            let asked = match unsaid.is_empty() {
+                true => asked_to_go_on(&agent, None).await,
+                false => said(&agent, unsaid).await.map(Some),
+            };
+            let Some(input_id) = asked.map_err(as_failure)? else {
                 let text = "its conversation ends with the model's words: go on with `playhouse run --session";
                 return Err(Stop::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
             };
@@ -275,6 +279,14 @@ async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Op
         Err(HandleError::Input(InputError::NothingToContinue)) => Ok(None),
         Err(error) => Err(Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id()))),
     }
+}
+
+/// Says what was still to be said.
+async fn said(agent: &AgentHandle, messages: Vec<Arc<AgentMessage>>) -> Result<InputId, Stop> {
+    let input_id = new_input();
+    let told = agent.tell(Input::Prompt { input_id: input_id.clone(), messages }).await;
+    told.map(|()| input_id)
+        .map_err(|error| Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id())))
 }
 
 /// A session that cannot go on is a failure of `resume`, not a mistake in how it was called.

@@ -158,11 +158,11 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
         Where::In(session) => Some(session.clone()),
         Where::Newest => Some(newest(house, plan).await?),
     };
-    let agent = match &stored {
+    let (agent, mut messages) = match &stored {
         None => {
             let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
             let definition = kind::definition(&settings, answers, &plan.config.hooks());
-            spawn_with(house, settings, definition, Vec::new()).await?
+            (spawn_with(house, settings, definition, Vec::new()).await?, Vec::new())
         }
         Some(session) => reopen(house, session, plan, answers, watch).await?,
     };
@@ -172,8 +172,8 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     }
     let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
-    let message = AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall);
-    let prompt = Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] };
+    messages.push(Arc::new(AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall)));
+    let prompt = Input::Prompt { input_id: input_id.clone(), messages };
     agent.tell(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
     if let (Accept::Damage, Some(stored), Some(folder)) = (plan.accept, &stored, &plan.folder)
         && *stored != session
@@ -248,14 +248,15 @@ fn keyed(model: &ModelConfig) -> Result<ModelConfig, Stop> {
     model::with_key(model.clone()).map_err(Stop::Refused)
 }
 
-/// The agent of a stored session, its unfinished run finished and its settings changed as asked.
+/// The agent of a stored session, its unfinished run finished and its settings changed as asked; for a damaged one, with
+/// what was still to be said in it.
 async fn reopen(
     house: &House,
     session: &SessionId,
     plan: &Plan,
     answers: &Answers,
     watch: &mut Watch,
-) -> Result<AgentHandle, Stop> {
+) -> Result<(AgentHandle, Vec<Arc<AgentMessage>>), Stop> {
     let summary = house.session(session).await.map_err(Stop::refused)?;
     refuse_if_not_ours(&summary)?;
     if let Some(kind) = summary.kind.as_ref().filter(|kind| *kind != KIND) {
@@ -300,7 +301,7 @@ async fn reopen(
     }
     let agent = house.resume(session).await.map_err(Stop::refused)?;
     match agent.state().await {
-        Ok(_) => Ok(agent),
+        Ok(_) => Ok((agent, Vec::new())),
         Err(error) => Err(Stop::Refused(parked_reason(house, &agent, &error))),
     }
 }

@@ -60,8 +60,8 @@ fn f57_a_session_with_any_line_unreadable_is_damaged_and_goes_on_when_that_is_ac
         let new = new["session_id"].as_str().unwrap().to_owned();
         assert!(done.err.contains(&new), "line {broken}: {done:?}");
         // The prompt is there whichever line was lost: `input` and `turn_started` both have it.
+        assert!(desk.run(&["sessions", "show", &new]).out.contains("say it"), "line {broken}");
         let opened = &desk.entries(&new)[0]["body"];
-        assert!(opened["messages"].to_string().contains("say it"), "line {broken}: {opened}");
         assert_eq!(opened["settings"]["permission"], "ask", "line {broken}: today's settings");
         // It went on: nothing is left to do, and nothing is named any more.
         let done = desk.run(&["resume"]);
@@ -158,4 +158,35 @@ fn f57_a_sub_agent_whose_journal_is_damaged_repeats_nothing_and_its_parent_is_to
         assert!(result.contains("is damaged") && result.contains("verify before repeating"), "{n}: {result}");
         assert_eq!(std::fs::read_to_string(desk.work().join("ran.txt")).unwrap(), "ran\n", "{n}: {done:?}");
     }
+}
+
+#[cfg(feature = "fail-points")]
+#[test]
+fn f57_what_no_guard_has_passed_is_not_in_the_conversation_that_goes_on() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", json!([{"text": "hello"}]));
+    let mut command = desk.command(&["run", "say it", "--script", &script]);
+    // Killed when the prompt is journaled, before anything came of it.
+    command.env("PLAYHOUSE_FAIL", "append-after:2").output().unwrap();
+    let session = desk.session();
+    let journal = files(&desk.data()).into_iter().find(|path| path.extension().is_some_and(|end| end == "journal"));
+    let journal = journal.unwrap();
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let prompt = text.lines().nth(1).unwrap();
+    std::fs::write(&journal, format!("garbage\n{prompt}\n")).unwrap();
+    let config = desk.work().with_file_name("config.toml");
+    let guard = r#"[[hooks.UserPromptSubmit]]
+hooks = [{ type = "command", command = "echo 'not this' >&2; exit 2" }]
+"#;
+    std::fs::write(&config, guard).unwrap();
+    let today = desk.script("today.json", json!([{"text": "never"}]));
+    let mut command = desk.command(&["resume", &session, "--accept-broken-chain"]);
+    command.env("PLAYHOUSE_MODEL", format!("scripted/{today}")).env("PLAYHOUSE_CONFIG", &config);
+    let done = command.output().unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert_eq!((done.status.code(), done.stdout.as_slice()), (Some(1), &b""[..]), "{told}");
+    assert!(told.contains("rejected") && told.contains("not this"), "{told}");
+    let sessions = desk.sessions();
+    let new = sessions.iter().find(|one| one["session_id"] != session.as_str()).unwrap();
+    assert_eq!(new["messages"], 0, "{new}");
 }

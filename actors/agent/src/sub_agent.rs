@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings, SpawnRef};
+use playhouse_protocol::entry::{Opened, Settings, SpawnRef};
 use playhouse_protocol::{
     ExecutionLimits, ModelConfig, Outcome, SessionId, ToolCallId, ToolContext, ToolError, ToolResult,
 };
@@ -114,18 +114,8 @@ impl SubAgentTool {
             config_id: Some("sub".to_owned()),
             ..parent.clone()
         };
-        Opened {
-            version: FORMAT_VERSION,
-            agent_id: session.as_str().into(),
-            session_id: session,
-            settings: Arc::new(settings),
-            spawned_by: Some(Arc::new(spawned_by)),
-            continues: None,
-            messages: Vec::new(),
-            queued: Vec::new(),
-            seen: Vec::new(),
-            plan: Vec::new(),
-        }
+        let opened = Opened::new(session.as_str().into(), session, Arc::new(settings));
+        Opened { spawned_by: Some(Arc::new(spawned_by)), ..opened }
     }
 }
 

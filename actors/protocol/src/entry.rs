@@ -190,6 +190,24 @@ pub struct Opened {
     pub plan: Vec<PlannedChange>,
 }
 
+impl Opened {
+    /// The first entry of a session with nothing in it yet, as this build writes it.
+    pub fn new(agent_id: AgentId, session_id: SessionId, settings: Arc<Settings>) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            agent_id,
+            session_id,
+            settings,
+            spawned_by: None,
+            continues: None,
+            messages: Vec::new(),
+            queued: Vec::new(),
+            seen: Vec::new(),
+            plan: Vec::new(),
+        }
+    }
+}
+
 /// A call that waits for the plan's approval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedChange {

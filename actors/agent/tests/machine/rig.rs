@@ -10,7 +10,7 @@ use playhouse_agent::machine::{
     Approver, Authority, Catalog, Doing, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal,
     Machine, Now, RunReport, Setup, Timer, Verdict, Vetting,
 };
-use playhouse_protocol::entry::{BlockStage, FORMAT_VERSION, Opened, Settings, SpawnRef, Wake};
+use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     Access, AgentEvent, AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry,
@@ -152,18 +152,7 @@ impl Rig {
         setup.approver = Approver::Present;
         change(&mut setup, &mut settings);
         let session = SessionId::new("s").unwrap();
-        let opened = Opened {
-            version: FORMAT_VERSION,
-            agent_id: "a".into(),
-            session_id: session.clone(),
-            settings: Arc::new(settings),
-            spawned_by,
-            continues: None,
-            messages: Vec::new(),
-            queued: Vec::new(),
-            seen: Vec::new(),
-            plan: Vec::new(),
-        };
+        let opened = Opened { spawned_by, ..Opened::new("a".into(), session.clone(), Arc::new(settings)) };
         Self {
             machine: Machine::new(opened.clone(), setup.clone()),
             setup,

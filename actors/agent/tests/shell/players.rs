@@ -6,7 +6,7 @@ use playhouse_agent::actor::{AgentActor, Life, Origin};
 use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Settings};
+use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Seq, SessionId};
 use playhouse_provider::{ConnectionMsg, connection_key};
 use playhouse_session::{Loaded, MemoryStore, Reader, WriterMsg, shard};
@@ -205,18 +205,7 @@ impl Theatre {
     }
 
     pub async fn agent_of(&self, session: &str, definition: Definition) -> AgentHandle {
-        let opened = Opened {
-            version: FORMAT_VERSION,
-            agent_id: session.into(),
-            session_id: SessionId::new(session).unwrap(),
-            settings: Arc::new(settings()),
-            spawned_by: None,
-            continues: None,
-            messages: Vec::new(),
-            queued: Vec::new(),
-            seen: Vec::new(),
-            plan: Vec::new(),
-        };
+        let opened = Opened::new(session.into(), SessionId::new(session).unwrap(), Arc::new(settings()));
         let life = Life::new(self.house.clone(), Arc::new(definition), opened, Origin::New);
         let life = Arc::new(life);
         let (actor, _) = Actor::spawn(None, AgentActor, life.clone()).await.unwrap();

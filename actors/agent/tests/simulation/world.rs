@@ -10,7 +10,7 @@ use playhouse_agent::machine::{
     Approver, Doing, Effect, FilterVerdict, HookCall, HookId, Input, InputError, Journal, Machine, Now, PlanDecision,
     Setup, Target, Timer, Verdict,
 };
-use playhouse_protocol::entry::{FORMAT_VERSION, Opened, Wake};
+use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
     AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
     PermissionDecision, PermissionId, ProviderError, ResponseFormat, Ruling, Seq, SessionId, StopReason, StreamDelta,
@@ -72,18 +72,7 @@ impl World {
             ToolExecutionStrategy::Batched { .. } => "Batched",
         };
         let session = SessionId::new("s0").unwrap();
-        let opened = Opened {
-            version: FORMAT_VERSION,
-            agent_id: "a".into(),
-            session_id: session.clone(),
-            settings: Arc::new(settings),
-            spawned_by: None,
-            continues: None,
-            messages: Vec::new(),
-            queued: Vec::new(),
-            seen: Vec::new(),
-            plan: Vec::new(),
-        };
+        let opened = Opened::new("a".into(), session.clone(), Arc::new(settings));
         let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
         setup.fallbacks = fallbacks;
         setup.approver = match rng.u8(..4) {
