@@ -2,12 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command as Std, Stdio};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::process::{Child, Command};
 
 use super::grants::{self, Right};
@@ -19,15 +20,19 @@ const PROGRAM: &str = "bwrap";
 /// Beneath the working directory, what other programs of the user's run or are led by: it can be read, not written.
 const LED_BY: [&str; 6] = [".git/hooks", ".git/config", ".claude", ".playhouse", "playhouse.toml", ".envrc"];
 
-/// Starts a command in it. Its input is empty and both of its outputs are piped.
-pub(super) fn start(command: &Command, confined: &Confined) -> Result<io::Result<Child>, SandboxError> {
-    let failed = |error: io::Error| SandboxError::Failed(format!("the filter could not be handed over: {error}"));
+/// Starts a command in it. Its input is empty and both of its outputs are piped. The command itself begins when the gate
+/// is dropped; bubblewrap prepares everything meanwhile.
+pub(super) fn start(command: &Command, confined: &Confined) -> Result<io::Result<(Child, Gate)>, SandboxError> {
+    let failed =
+        |error: io::Error| SandboxError::Failed(format!("what it begins with could not be handed over: {error}"));
+    let (waits, gate) = gate().map_err(failed)?;
     let network = confined.sandbox.rules.network;
     // With a network of its own there is nobody to reach.
     let filter = handed_over(Sockets::Network).map_err(failed)?;
     let asked = command.as_std();
     let mut outer = Command::new(PROGRAM);
     outer.args(arguments(confined, network)).arg("--add-seccomp-fd").arg(filter.as_raw_fd().to_string());
+    outer.arg("--block-fd").arg(waits.as_raw_fd().to_string());
     outer.arg("--chdir").arg(places::real(&confined.cwd)).arg("--").arg(asked.get_program()).args(asked.get_args());
     outer.env_clear();
     for (name, value) in asked.get_envs().filter_map(|(name, value)| Some((name, value?))) {
@@ -35,7 +40,18 @@ pub(super) fn start(command: &Command, confined: &Confined) -> Result<io::Result
     }
     outer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     outer.process_group(0).kill_on_drop(false);
-    Ok(outer.spawn())
+    Ok(outer.spawn().map(|child| (child, gate)))
+}
+
+/// Held shut by whoever has it. No process inherits it: it opens when this one ends, too.
+pub(super) struct Gate(#[expect(dead_code, reason = "is there to be dropped")] PipeWriter);
+
+/// A gate, and what tells whether it is open: that the next process to be started inherits. Whoever else is started
+/// meanwhile has it too, and can do nothing with it: what opens the gate is the end of the pipe, which nobody can take.
+fn gate() -> io::Result<(PipeReader, Gate)> {
+    let (waits, gate) = io::pipe()?;
+    fcntl_setfd(&waits, FdFlags::empty())?;
+    Ok((waits, Gate(gate)))
 }
 
 fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {

@@ -76,8 +76,10 @@ pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<St
     let tier = tier(confined.sandbox.mode).map_err(io::Error::other)?;
     if tier == Tier::Bwrap {
         // It dies with the thread that starts it: not with one of those that come and go.
-        let child = super::bwrap::start(&command, confined).map_err(io::Error::other)??;
-        return Ok(put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Sure));
+        let (child, gate) = super::bwrap::start(&command, confined).map_err(io::Error::other)??;
+        let caged = put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Sure);
+        drop(gate);
+        return Ok(caged);
     }
     let starter = Starter::of(confined, &tier)?;
     let child = starter.start(command, tokio::runtime::Handle::try_current().map_err(io::Error::other)?)?;
@@ -87,8 +89,8 @@ pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<St
     }
 }
 
-/// Puts a process into a cage that was started without. One of bubblewrap's still prepares itself, and its namespace
-/// dies with it: nothing gets out.
+/// Puts a process into a cage that was started without. One of bubblewrap's waits at its gate, and its namespace dies
+/// with it: nothing gets out.
 #[cfg(target_os = "linux")]
 fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
     let cage = Cage::new(confined.sandbox.rules.limits);
