@@ -334,3 +334,27 @@ async fn f53_a_spawn_that_nobody_waits_for_leaves_no_session_in_use() {
     removed.unwrap();
     house.shutdown(Duration::ZERO).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f57_a_damaged_session_is_not_gone_on_with_by_a_program_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let session = stored(&house).await;
+    let name = format!("{session}.journal");
+    let folders = std::fs::read_dir(folder.path().join("data/sessions")).unwrap();
+    let journal = folders.map(|entry| entry.unwrap().path().join(&name)).find(|path| path.exists()).unwrap();
+    let whole = std::fs::read_to_string(&journal).unwrap();
+    for lost in 0..whole.lines().count() {
+        let line = |(n, line): (usize, &str)| if n == lost { "garbage\n".to_owned() } else { format!("{line}\n") };
+        let damaged: String = whole.lines().enumerate().map(line).collect();
+        std::fs::write(&journal, &damaged).unwrap();
+        let refused = house.resume(&session).await.unwrap_err().to_string();
+        assert!(refused.contains("is damaged") && refused.contains("--accept-broken-chain"), "line {lost}: {refused}");
+        let opened = agent_of(&house).session(session.clone()).open().await.unwrap();
+        let told = soon("an answer", opened.prompt("go on")).await.unwrap_err().to_string();
+        assert!(told.contains("is damaged"), "line {lost}: {told}");
+        house.dismiss(opened.id()).await;
+        assert_eq!(std::fs::read_to_string(&journal).unwrap(), damaged, "line {lost}: nothing was added");
+    }
+    house.shutdown(Duration::ZERO).await;
+}

@@ -7,7 +7,7 @@ use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition, Occupant};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
-use playhouse_session::{SessionSummary, StoreError, Take};
+use playhouse_session::{Loaded, SessionSummary, StoreError, Take};
 
 use super::House;
 use crate::builder::SpawnError;
@@ -21,6 +21,16 @@ pub enum ResumeError {
     /// Its first entry is gone.
     #[error("the journal of session `{0}` has lost its first entry, so what the session is cannot be told")]
     NotOpened(SessionId),
+    /// Its journal has lost something.
+    #[error(
+        "the journal of session `{session}` is damaged ({damage}), and what was left to do cannot be told: look at it with `playhouse sessions show {session}`, go on as far as it goes with `playhouse resume {session} --accept-broken-chain`"
+    )]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// What is wrong with it.
+        damage: String,
+    },
     /// Nobody registered its kind.
     #[error(
         "session `{session}` is of the kind `{kind}`, which this program does not have; register it with `House::builder().kind(…)`"
@@ -83,7 +93,11 @@ impl House {
             self.go_on(&agent).await;
             return Ok(agent);
         }
-        let opened = self.opened(session).await?;
+        let loaded = self.peek(session).await?;
+        if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
+            return Err(ResumeError::Damaged { session: session.clone(), damage: damage.to_string() });
+        }
+        let opened = first(session, &loaded.entries)?;
         if let Some(parent) = &opened.spawned_by {
             let parent = parent.parent_session_id.clone();
             return Err(ResumeError::Child { session: session.clone(), parent });
@@ -100,21 +114,17 @@ impl House {
 
     /// What the journal of a stored session holds, as far as it can be read.
     pub async fn entries(&self, session: &SessionId) -> Result<Vec<(Seq, Arc<Entry>)>, StoreError> {
+        Ok(self.peek(session).await?.entries)
+    }
+
+    async fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
-        Ok(self.blocking(move || store.load(&id, Take::Peek)).await?.entries)
+        self.blocking(move || store.load(&id, Take::Peek)).await
     }
 
     /// How a stored session begins, with the settings it has now.
     pub async fn opened(&self, session: &SessionId) -> Result<Opened, ResumeError> {
-        let mut opened: Option<Opened> = None;
-        for (_, entry) in &self.entries(session).await? {
-            match (&entry.body, &mut opened) {
-                (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
-                (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
-                _ => {}
-            }
-        }
-        opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))
+        first(session, &self.entries(session).await?)
     }
 
     /// The session's code, when everything is there that it takes to go on: its kind, its model, its key.
@@ -138,4 +148,17 @@ impl House {
         };
         make(settings).map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
     }
+}
+
+/// How a session begins, with the settings that it has after these entries.
+fn first(session: &SessionId, entries: &[(Seq, Arc<Entry>)]) -> Result<Opened, ResumeError> {
+    let mut opened: Option<Opened> = None;
+    for (_, entry) in entries {
+        match (&entry.body, &mut opened) {
+            (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
+            (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
+            _ => {}
+        }
+    }
+    opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))
 }

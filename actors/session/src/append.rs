@@ -19,6 +19,7 @@ use crate::files::{FileStore, lock};
 use crate::folder::{self, Made, NO_FOLLOW, Paths};
 use crate::journal::{Journal, Known, Presence};
 use crate::record::{self, Form, Print};
+use crate::recovery;
 use crate::store::{StoreError, Sync};
 
 /// Room to encode a batch in: the JSON of one record, the lines of all.
@@ -70,10 +71,12 @@ impl FileStore {
         let file = self.journal_file(session, &paths, journal)?;
         self.owners.check(session, &paths.owner, epoch, &mut journal.stamp)?;
         let found = file.metadata().map_err(|e| StoreError::io("look at", &paths.journal, &e))?;
-        if found.len() != journal.len || found.nlink() == 0 {
+        let expected = journal.len.max(journal.lost.end);
+        if found.len() != expected || found.nlink() == 0 {
             let found = if found.nlink() == 0 { 0 } else { found.len() };
-            return Err(StoreError::Changed { path: paths.journal.clone(), expected: journal.len, found });
+            return Err(StoreError::Changed { path: paths.journal.clone(), expected, found });
         }
+        recovery::cut_tail(&paths, &file, std::mem::take(&mut journal.lost))?;
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         buffers.lines.clear();
         let mut head = journal.head;

@@ -239,11 +239,16 @@ impl FileStore {
             self.owners.raise(session, &paths.owner, epoch, higher)?;
             epoch = higher;
         }
-        let kept_aside = recovery::cut_tail(&paths, &file, &scan)?;
+        let tail = scan.good_end..scan.end;
+        let (kept_aside, lost) = match scan.loses_its_tail() {
+            true => (None, tail),
+            false => (recovery::cut_tail(&paths, &file, tail)?, 0..0),
+        };
         let mut journal = Journal::empty(paths.clone(), epoch, Presence::File);
         journal.next_seq = scan.last_seq.saturating_add(1);
         journal.head = scan.head();
         journal.len = scan.good_end;
+        journal.lost = lost;
         journal.unflushed = scan.good_end > 0;
         journal.blobs = Blobs::found(&paths.blobs)?;
         let prints: HashMap<Seq, Print> = scan.prints.iter().copied().collect();
@@ -259,7 +264,7 @@ impl FileStore {
             Some(Durability::Flush) | None => self.flush_journal(session, &mut journal)?,
         }
         *slot = Some(journal);
-        let tail = kept_aside.and_then(|path| scan.tail(Some(path)));
+        let tail = scan.tail(kept_aside);
         let damage = scan.damage.into_iter().chain(tail).collect();
         Ok(Loaded { entries: scan.entries, epoch, damage })
     }

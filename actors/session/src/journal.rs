@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 use playhouse_protocol::{EntryId, Seq, SessionId};
@@ -38,6 +39,8 @@ pub(crate) struct Journal {
     pub head: ChainHash,
     /// The end of the last whole record.
     pub len: u64,
+    /// What follows that in the file and may have been acknowledged: kept aside before the next record is written.
+    pub lost: Range<u64>,
     pub recent: RecentIds,
     /// The last entry's id when it woke from a rest: ids before that were let go. `None` if `recent` has all it may.
     pub follows: Option<EntryId>,
@@ -61,6 +64,7 @@ impl Journal {
             next_seq: 1,
             head: ChainHash::START,
             len: 0,
+            lost: 0..0,
             recent: RecentIds::default(),
             follows: None,
             unflushed: false,

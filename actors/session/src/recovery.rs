@@ -1,8 +1,9 @@
 //! Reading a journal, and what loading changes on disk: a torn tail is cut and kept aside, a doubtful file is written
-//! anew.
+//! anew. A tail that is more than one write which broke off stays until someone writes after it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -43,21 +44,21 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Cuts what follows the last whole record, after copying it to a file of its own. Answers where it is kept.
-pub(crate) fn cut_tail(paths: &Paths, mut journal: &File, scan: &Scan) -> Result<Option<PathBuf>, StoreError> {
-    if scan.end == scan.good_end {
+pub(crate) fn cut_tail(paths: &Paths, mut journal: &File, tail: Range<u64>) -> Result<Option<PathBuf>, StoreError> {
+    if tail.is_empty() {
         return Ok(None);
     }
     let (path, mut aside) = new_torn_file(paths)?;
     let copied = journal
-        .seek(SeekFrom::Start(scan.good_end))
-        .and_then(|_| io::copy(&mut journal.take(scan.end - scan.good_end), &mut aside))
+        .seek(SeekFrom::Start(tail.start))
+        .and_then(|_| io::copy(&mut journal.take(tail.end - tail.start), &mut aside))
         .and_then(|_| aside.sync_all());
     if let Err(e) = copied {
         let _ = fs::remove_file(&path);
         return Err(StoreError::io("keep a torn tail aside", &path, &e));
     }
     journal
-        .set_len(scan.good_end)
+        .set_len(tail.start)
         .and_then(|()| journal.sync_data())
         .map_err(|e| StoreError::io("cut a torn tail off", &paths.journal, &e))?;
     folder::sync(&paths.folder)?;

@@ -31,7 +31,7 @@ impl Resting {
     /// Puts a journal to rest. One that is empty, or takes nothing more, has nothing to keep.
     pub fn of(journal: Journal) -> Option<Self> {
         let last = journal.recent.last().or(journal.follows)?;
-        let is_well = journal.broken.is_none() && journal.presence == Presence::File;
+        let is_well = journal.broken.is_none() && journal.lost.is_empty() && journal.presence == Presence::File;
         is_well.then_some(Self {
             epoch: journal.epoch,
             next_seq: journal.next_seq,

@@ -1,7 +1,8 @@
 //! What a reader makes of a journal's bytes: the records that count, and what is wrong with the rest.
 //!
 //! Pure but for the reader it is given. The rules:
-//! - Everything after the last line that checks is the tail: torn by a crash, to be cut and kept aside.
+//! - Everything after the last line that checks is the tail. Torn by a crash, it is cut and kept aside; one with lines
+//!   that have an end is a loss, and stays where it is until someone who accepts that writes after it.
 //! - A bad line before that is skipped and reported.
 //! - A whole entry of an unknown kind is skipped and reported, wherever it stands; it is never cut.
 //! - Epochs only rise. A line of an older epoch was written by an owner that had lost the journal and is skipped;
@@ -346,6 +347,11 @@ impl Scan {
     /// The hash of the last record that counts, which the next one follows.
     pub fn head(&self) -> ChainHash {
         self.links.head()
+    }
+
+    /// Whether the tail is more than one write that broke off, so that something acknowledged may be in it.
+    pub(crate) fn loses_its_tail(&self) -> bool {
+        self.foreign || !self.tail_damage.is_empty()
     }
 
     /// The torn tail, if there is one.

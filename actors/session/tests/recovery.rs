@@ -81,11 +81,27 @@ fn f28_a_last_line_that_does_not_check_is_part_of_the_tail() {
     store.append(&session, epoch, &prompts("s", 2), Sync::Kernel).unwrap();
     let path = find(folder.path(), "s.journal");
     let whole = fs::read(&path).unwrap();
+    let mut asides = 0;
     for tail in [&b"garbage\n"[..], b"garbage\nmore\n", b"\0\0\0\0\0\0\0", b"\n", b"{\"seq\":3}\n\xff\xfe"] {
         fs::write(&path, [&whole, tail].concat()).unwrap();
-        let loaded = store.load(&session, Take::Own).unwrap();
-        assert_eq!((loaded.entries.len(), loaded.damage.len()), (2, 1), "{tail:?}");
-        assert_eq!(fs::read(&path).unwrap(), whole);
+        let is_loss = tail.contains(&b'\n');
+        for _ in 0..2 {
+            let loaded = store.load(&session, Take::Own).unwrap();
+            assert_eq!((loaded.entries.len(), loaded.damage.len()), (2, 1), "{tail:?}");
+            assert_eq!(loaded.damage[0].kind.is_loss(), is_loss, "{tail:?}");
+            if !is_loss {
+                assert_eq!(fs::read(&path).unwrap(), whole);
+                break;
+            }
+            assert_eq!(fs::read(&path).unwrap(), [&whole, tail].concat(), "a loss is not forgotten by a load");
+        }
+        asides += 1;
+        let seqs = store.append(&session, epoch, &[prompt("next", "after the loss")], Sync::Disk).unwrap();
+        assert_eq!(seqs, [Seq(3)], "{tail:?}");
+        let aside = path.with_extension(format!("journal.torn-{asides}"));
+        assert_eq!(fs::read(aside).unwrap(), tail);
+        let again = store.load(&session, Take::Own).unwrap();
+        assert_eq!((again.entries.len(), again.damage), (3, vec![]), "{tail:?}");
     }
 }
 

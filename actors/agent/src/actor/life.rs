@@ -59,7 +59,7 @@ pub struct Life {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
-    /// Whether it is a sub-agent that cannot go on because its journal is damaged.
+    /// Whether it cannot go on because its journal is damaged.
     is_damaged: AtomicBool,
 }
 

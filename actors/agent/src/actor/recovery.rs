@@ -165,10 +165,10 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }
-        if let (Some(damage), false) = (loaded.damage.iter().find(|damage| damage.kind.is_loss()), life.is_root()) {
-            // What a sub-agent did can only be told from its journal, and nobody is there to accept the loss.
+        if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
+            // What was done can only be told from the journal, and nobody is here to accept the loss.
             life.damaged();
-            return Err(format!("the journal of its session `{session}` is damaged ({damage})"));
+            return Err(format!("the journal of session `{session}` is damaged ({damage})"));
         }
         if loaded.entries.is_empty() {
             let mut opened = life.opened.as_ref().clone();
