@@ -169,15 +169,7 @@ fn no_signal_leaves_a_process_of_a_tool_behind() {
 fn a_hang_up_that_was_ignored_at_the_start_stays_ignored() {
     let desk = Desk::new();
     let script = desk.script("s.json", json!([{"text": "slow ".repeat(20), "chunk": 1, "delay_ms": 5}]));
-    let mut command = std::process::Command::new("nohup");
-    let inner = desk.command(&["run", "a", "--script", &script, "--json"]);
-    command.arg(inner.get_program()).args(inner.get_args()).current_dir(desk.work()).stdin(std::process::Stdio::null());
-    for (name, value) in inner.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
+    let mut command = desk.command_by(&["nohup"], &["run", "a", "--script", &script, "--json"]);
     let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut first = [0];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();

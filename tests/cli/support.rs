@@ -124,6 +124,21 @@ impl Desk {
         command
     }
 
+    /// The program, started by another one with these words.
+    pub fn command_by(&self, starter: &[&str], args: &[&str]) -> Command {
+        let inner = self.command(args);
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg(inner.get_program()).args(inner.get_args());
+        command.current_dir(self.work()).stdin(Stdio::null());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
     /// What is left where temporary files are made.
     pub fn left_in_tmp(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join("tmp")).unwrap();
@@ -145,7 +160,9 @@ impl Desk {
     }
 
     pub fn start(&self, args: &[&str]) -> Child {
-        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        // Whoever runs the tests may ignore signals, and that is handed down.
+        let mut command = self.command_by(&["env", "--default-signal=HUP,INT,QUIT,TERM"], args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Starts a run with `--json` and waits until an event of this name was seen.
