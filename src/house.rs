@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_agent::actor::{Origin, address};
+use playhouse_agent::actor::{Origin, address, start};
 use playhouse_agent::hub::RING;
 use playhouse_agent::{
-    Agent, AgentActor, AgentHandle, AgentMsg, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life,
-    Occupant, Roster, Scope, Subscription, events_after,
+    Agent, AgentHandle, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life, Occupant, Roster,
+    Scope, Subscription, events_after,
 };
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
@@ -33,7 +33,7 @@ use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreErro
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
-use ractor::{Actor, ActorRef};
+use ractor::ActorRef;
 use tokio::sync::watch;
 
 pub use open::{HouseBuilder, KindFn, OpenError};
@@ -136,10 +136,7 @@ impl House {
     /// Makes the actor of an agent or sub-agent fail as a bug would; its supervisor brings it back. For tests and
     /// demonstrations.
     pub async fn crash(&self, agent: &AgentId) -> Result<(), HandleError> {
-        let actor = self.0.backstage.agents.live(agent.as_str(), None).await?;
-        // One that is gone by now has failed already.
-        let _ = actor.cast(AgentMsg::Crash);
-        Ok(())
+        Ok(self.0.backstage.agents.crash(agent.as_str()).await?)
     }
 
     /// Takes an agent off the stage, with all that is beneath it. What its journal holds can be resumed. Once begun it is
@@ -431,14 +428,7 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
         shutdown: Shutdown::Stop(STOP),
         start: start_fn(move |above| {
             let life = life.clone();
-            async move {
-                let agents = &life.backstage.agents;
-                life.succeeds(agents.get(life.agent_id.as_str()));
-                let started = Actor::spawn_linked(None, AgentActor, life.clone(), above).await;
-                let (actor, _) = started.map_err(|error| error.to_string())?;
-                agents.publish(life.agent_id.shared(), actor.clone());
-                Ok(actor.get_cell())
-            }
+            async move { start(&life, above).await.map_err(|error| error.to_string()) }
         }),
     }
 }

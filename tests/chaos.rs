@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
-use playhouse::agent::{AgentMsg, ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
+use playhouse::agent::testing::{AgentMsg, mailboxes};
+use playhouse::agent::{ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
 use playhouse::provider::ConnectionMsg;
 use playhouse::session::WriterMsg;
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
@@ -28,10 +29,10 @@ const SUPERVISORS: [&str; 3] = ["sessions", "providers", "stage"];
 
 /// Later messages of kinds that come often.
 const LATER: [Blow; 37] = [
-    ("agent", "Tell", 1),
-    ("agent", "Tell", 2),
-    ("agent", "Tell", 3),
-    ("agent", "Tell", 4),
+    ("agent", "Submit", 1),
+    ("agent", "Submit", 2),
+    ("agent", "Submit", 3),
+    ("agent", "Submit", 4),
     ("agent", "Await", 1),
     ("agent", "Call", 1),
     ("agent", "Call", 3),
@@ -122,7 +123,7 @@ fn tonight((kind, message, _): Blow) -> Tonight {
 fn is_told((kind, message, spare): Blow) -> bool {
     match (kind, message) {
         // The first is the prompt itself, one of the next two the sub-agent's task: no run is under way then.
-        ("agent", "Tell") => spare > 2,
+        ("agent", "Submit") => spare > 2,
         // Later ones may come after the end of a run.
         ("agent", "Commit") => spare < 15,
         // Everyone is told at once: it may be a sub-agent that dies, or an agent between two runs.
@@ -144,7 +145,7 @@ fn nobody<T>() -> ractor::RpcReplyPort<T> {
 }
 
 fn agent(play: &Play) -> ActorCell {
-    play.house.backstage().agents.get(play.agent.id().as_str()).unwrap().get_cell()
+    mailboxes(&play.house.backstage().agents).get(play.agent.id().as_str()).unwrap().get_cell()
 }
 
 fn writer(play: &Play) -> ActorCell {
@@ -195,7 +196,7 @@ fn crash(play: &Play) {
 }
 
 fn crash_child(play: &Play) {
-    let child = play.house.backstage().agents.get(play.child().as_str()).unwrap();
+    let child = mailboxes(&play.house.backstage().agents).get(play.child().as_str()).unwrap();
     tell(&child.get_cell(), AgentMsg::Crash);
 }
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, be_quiet_about, hanging, healthy, lines, saying, soon, until, wait_for};
-use playhouse::agent::{AgentMsg, Backstage};
+use playhouse::agent::Backstage;
+use playhouse::agent::testing::{AgentMsg, mailboxes};
 use playhouse::prelude::*;
 use playhouse::session::SessionStatus;
 use playhouse::supervision::{Absent, NodeState};
@@ -228,7 +229,9 @@ async fn f24_what_was_acknowledged_survives_every_crash() {
     }
     let mut last = None;
     for _ in 0..6 {
-        let actor = soon("a new incarnation", house.backstage().agents.live(agent.id().as_str(), last)).await.unwrap();
+        let actor = soon("a new incarnation", mailboxes(&house.backstage().agents).live(agent.id().as_str(), last))
+            .await
+            .unwrap();
         last = Some(actor.get_id());
         actor.cast(AgentMsg::Crash).unwrap();
         crashes.fetch_add(1, Ordering::SeqCst);
@@ -264,7 +267,7 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     tokio::time::pause();
     let (mut last, mut crashes) = (None, 0);
     let parked = loop {
-        match house.backstage().agents.live(agent.id().as_str(), last).await {
+        match mailboxes(&house.backstage().agents).live(agent.id().as_str(), last).await {
             Ok(actor) => {
                 last = Some(actor.get_id());
                 crashes += 1;

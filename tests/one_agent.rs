@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{FnModel, Gate, healthy, lines, soon, until};
-use playhouse::agent::machine::Input;
 use playhouse::agent::new_input;
 use playhouse::prelude::*;
 use playhouse::protocol::SessionId;
+use playhouse::protocol::{Command, Op};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -240,8 +240,8 @@ async fn f53_no_agent_goes_on_in_a_session_that_another_has() {
     let (one, two) = (agent_of(&house).spawn().await.unwrap(), agent_of(&house).spawn().await.unwrap());
     one.prompt("one").await.unwrap();
     two.prompt("two").await.unwrap();
-    let rotate = Input::Rotate { input_id: new_input(), to: two.session_id() };
-    let refused = soon("an answer", one.tell(rotate)).await.unwrap_err().to_string();
+    let rotate = Command::new(new_input(), Op::Rotate { to: two.session_id() });
+    let refused = soon("an answer", one.submit(rotate)).await.unwrap_err().to_string();
     assert!(refused.contains(two.id().as_str()), "{refused}");
     for (agent, said) in [(&one, "user: one"), (&two, "user: two")] {
         agent.prompt("again").await.unwrap();

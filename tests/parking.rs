@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, healthy, lines, soon, until, wait_for};
-use playhouse::agent::machine::Input;
-use playhouse::agent::{AgentMsg, new_input};
+use playhouse::agent::new_input;
+use playhouse::agent::testing::{AgentMsg, mailboxes};
 use playhouse::prelude::*;
 use playhouse::protocol::SessionId;
+use playhouse::protocol::{Command, Op};
 use playhouse::session::disk::{Disk, Kernel};
 use playhouse::session::{FileOptions, SessionStatus};
 use playhouse::supervision::{Directory, NodeState};
@@ -233,13 +234,13 @@ async fn f60_a_sub_agent_in_a_slow_crash_loop_parks_with_its_parent_and_both_go_
     let agent = house.agent().kind("slow").definition(with_a_slow_helper(&gate)).spawn().await.unwrap();
     let (session, input_id) = (agent.session_id(), new_input());
     let prompt = AgentMessage::user("begin", 1);
-    agent.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![prompt.into()] }).await.unwrap();
+    agent.submit(Command::new(input_id.clone(), Op::prompt(vec![prompt.into()]))).await.unwrap();
     soon("the request", gate.reached(1)).await;
     let child = session_of_the_child(&house).await;
     let mut last = None;
     for asked in 1..=ASKED {
         soon("the request", gate.reached(asked)).await;
-        let actor = house.backstage().agents.live(child.as_str(), last).await.unwrap();
+        let actor = mailboxes(&house.backstage().agents).live(child.as_str(), last).await.unwrap();
         last = Some(actor.get_id());
         actor.cast(AgentMsg::Crash).unwrap();
     }
@@ -294,7 +295,7 @@ async fn f27_a_sub_agent_that_crashes_at_every_start_parks_with_its_parent_and_b
     let run = tokio::spawn(async move { asking.prompt("begin").await });
     soon("the request", gate.reached(1)).await;
     let (session, child) = (agent.session_id(), session_of_the_child(&house).await);
-    wear_out(&house.backstage().agents, child.as_str()).await;
+    wear_out(mailboxes(&house.backstage().agents), child.as_str()).await;
     let parked = soon("the run", run).await.unwrap().unwrap_err().to_string();
     assert!(parked.contains("sub-agent") && parked.contains("40 restarts"), "{parked}");
     assert!(is_parked(&house, &agent));
@@ -362,7 +363,7 @@ async fn the_report_of_a_run_that_is_forgotten_is_an_error() {
     for n in 0..20 {
         let input_id = if n == 0 { first.clone() } else { new_input() };
         let message = AgentMessage::user("again", 1);
-        agent.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![message.into()] }).await.unwrap();
+        agent.submit(Command::new(input_id.clone(), Op::prompt(vec![message.into()]))).await.unwrap();
         agent.report(&input_id).await.unwrap();
     }
     assert!(soon("an answer", agent.report(&first)).await.is_err());
@@ -469,7 +470,7 @@ async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
     house.unpark(agent.id()).await.unwrap();
     wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
 
-    wear_out_supervisor(&house, "stage", &stage.agents, agent.id().as_str()).await;
+    wear_out_supervisor(&house, "stage", mailboxes(&stage.agents), agent.id().as_str()).await;
     let told = soon("an answer", agent.prompt("five")).await.unwrap_err().to_string();
     assert!(told.contains("`stage` is parked"), "{told}");
     assert!(house.agent().provider_override(FnModel::new(|_| Step::text("no"))).spawn().await.is_err());

@@ -16,9 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use kit::{FnModel, FnTool, be_quiet_about, until};
-use playhouse::agent::machine::Input;
 use playhouse::prelude::*;
-use playhouse::protocol::{AgentId, EntryBody, InputId, SessionId};
+use playhouse::protocol::{AgentId, Command, EntryBody, InputId, Op, SessionId};
 use playhouse::session::disk::{Disk, Kernel};
 use playhouse::session::{Damage, DamageKind, FileOptions, FileStore, Store, Take};
 use serde_json::json;
@@ -167,15 +166,15 @@ impl Stress {
         let (gives_up, kind) = (rng.bool(), rng.u8(..4));
         let message = Arc::new(AgentMessage::user(format!("input {input_id}"), 1));
         let input = match kind {
-            0 => Input::Prompt { input_id: input_id.clone(), messages: vec![message] },
-            1 => Input::FollowUp { input_id: input_id.clone(), message },
-            _ => Input::Steer { input_id: input_id.clone(), message },
+            0 => Command::new(input_id.clone(), Op::prompt(vec![message])),
+            1 => Command::new(input_id.clone(), Op::FollowUp { message }),
+            _ => Command::new(input_id.clone(), Op::Steer { message }),
         };
         let mut told = Told { input_id: input_id.clone(), fate: Fate::Refused, errors: Vec::new() };
         let begun = Instant::now();
         loop {
             let sent = match self.house.resume(session).await {
-                Ok(agent) => agent.tell(input.clone()).await.map(|()| agent),
+                Ok(agent) => agent.submit(input.clone()).await.map(|()| agent),
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     continue;

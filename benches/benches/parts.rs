@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use playhouse::agent::machine::{Authority, Catalog, Effect, Input, Machine, Now, Setup, Vetting};
+use playhouse::agent::machine::{Authority, Catalog, Effect, Machine, Now, Setup, Vetting};
 use playhouse::agent::{Hub, Scope};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{
-    Access, AgentId, Entry, EntryBody, EventId, InputId, Level, Ruling, Secrets, Seq, SessionId, StopReason,
+    Access, AgentId, Command, Entry, EntryBody, EventId, Level, Op, Ruling, Secrets, Seq, SessionId, StopReason,
     StreamDelta, ToolCallId, ToolDefinition,
 };
 use playhouse::provider::{Finish, Limits, chat};
 use playhouse::session::{ChainHash, FileStore, Store, Sync, record};
+use playhouse_agent::testing::Report;
 use playhouse_bench::wire::{self, Play};
 use serde_json::{Value, json};
 
@@ -89,24 +90,24 @@ fn respond(turn: u64, calls: bool) -> Message {
 fn run(turns: u64) -> u64 {
     let mut machine = Machine::new(opened(), Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x"))));
     let message = Arc::new(AgentMessage::user(wire::PROMPT, NOW.wall));
-    let mut inputs = vec![Input::Prompt { input_id: InputId::from("input"), messages: vec![message] }];
-    let (mut taken, mut seq, mut turn) = (0, 0, 0);
-    while let Some(input) = inputs.pop() {
-        taken += 1;
-        for effect in machine.handle(NOW, input) {
+    let mut effects = machine.command(NOW, Command::new("input", Op::prompt(vec![message])));
+    let mut reports = Vec::new();
+    let (mut taken, mut seq, mut turn) = (1, 0, 0);
+    loop {
+        for effect in effects {
             match effect {
                 Effect::Append { batch, .. } => {
                     let seqs = batch.entries.iter().map(|_| {
                         seq += 1;
                         Seq(seq)
                     });
-                    inputs.push(Input::Committed { batch: batch.number, seqs: seqs.collect() });
+                    reports.push(Report::Committed { batch: batch.number, seqs: seqs.collect() });
                 }
                 Effect::Call { call, .. } => {
-                    inputs.push(Input::Responded { call, attempt: 0, message: respond(turn, turn < turns) });
+                    reports.push(Report::Responded { call, attempt: 0, message: respond(turn, turn < turns) });
                     turn += 1;
                 }
-                Effect::RunTool { call, .. } => inputs.push(Input::ToolFinished {
+                Effect::RunTool { call, .. } => reports.push(Report::ToolFinished {
                     call,
                     result: Ok(ToolResult::text(wire::tool_answer("play", turn))),
                     duration_ms: 1,
@@ -114,6 +115,9 @@ fn run(turns: u64) -> u64 {
                 _ => {}
             }
         }
+        let Some(report) = reports.pop() else { break };
+        taken += 1;
+        effects = machine.report(NOW, report);
     }
     assert!(!machine.is_running() && turn == turns + 1);
     taken

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use playhouse::House;
-use playhouse::agent::machine::{Input, PlanDecision};
 use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::config::Config;
-use playhouse::protocol::SessionId;
 use playhouse::protocol::entry::PlannedChange;
+use playhouse::protocol::{Command, Op, PlanDecision, SessionId};
 use playhouse::session::StoreError;
 use serde_json::json;
 
@@ -67,7 +66,7 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
             let mut events = agent.subscribe_tree_with(EVENTS);
             let input_id = new_input();
             let decision = PlanDecision::Approve { changes: chosen(changes) };
-            let told = agent.tell(Input::Plan { input_id: input_id.clone(), decision }).await;
+            let told = agent.submit(Command::new(input_id.clone(), Op::Plan { decision })).await;
             told.map_err(|error| watch.not_taken(house, &agent, &error))?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
             let done = watch.verdict(followed, session);

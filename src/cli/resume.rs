@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::Wake;
-use playhouse::protocol::{AgentMessage, ContinuationKind, EntryBody, EntryId, InputId, SessionId};
+use playhouse::protocol::{AgentMessage, Command, ContinuationKind, EntryBody, EntryId, InputId, Op, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
@@ -268,7 +267,7 @@ async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<Ent
 /// a conversation that there is nothing to say to.
 async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Option<InputId>, Stop> {
     let input_id = new_input();
-    let ask = |kind| agent.tell(Input::Continue { input_id: input_id.clone(), kind });
+    let ask = |kind| agent.submit(Command::new(input_id.clone(), Op::Continue { kind }));
     let mut told = ask(ContinuationKind::Default).await;
     if let (Err(HandleError::Input(InputError::NothingToContinue)), Some(entry)) = (&told, turn) {
         let tag = jiff::Timestamp::now().to_string();
@@ -284,7 +283,7 @@ async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Op
 /// Says what was still to be said.
 async fn said(agent: &AgentHandle, messages: Vec<Arc<AgentMessage>>) -> Result<InputId, Stop> {
     let input_id = new_input();
-    let told = agent.tell(Input::Prompt { input_id: input_id.clone(), messages }).await;
+    let told = agent.submit(Command::new(input_id.clone(), Op::prompt(messages))).await;
     told.map(|()| input_id)
         .map_err(|error| Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id())))
 }

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::machine::Input;
 use playhouse::agent::{Agent, AgentHandle, Definition, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::{Settings, Wake};
-use playhouse::protocol::{AgentMessage, Durability, Mode, ModelConfig, SessionId};
+use playhouse::protocol::{AgentMessage, Command, Durability, Mode, ModelConfig, Op, SessionId};
 use playhouse::session::SessionSummary;
 use playhouse::{AgentBuilder, House};
 
@@ -173,8 +172,8 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
     messages.push(Arc::new(AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall)));
-    let prompt = Input::Prompt { input_id: input_id.clone(), messages };
-    agent.tell(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
+    let prompt = Command::new(input_id.clone(), Op::prompt(messages));
+    agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
     if let (Accept::Damage, Some(stored), Some(folder)) = (plan.accept, &stored, &plan.folder)
         && *stored != session
     {

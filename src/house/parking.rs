@@ -16,7 +16,7 @@ impl House {
         let stage = &self.0.backstage;
         match id.split_once('/') {
             Some(("agent", agent_id)) => {
-                stage.agents.park(agent_id, reason.as_str());
+                stage.agents.park(agent_id, &reason);
                 let Some(life) = self.0.lives.get(&agent_id.into()).map(|life| life.value().clone()) else { return };
                 let house = self.clone();
                 tokio::spawn(async move { house.note_parked(&life, reason).await });
@@ -83,7 +83,7 @@ impl House {
     pub(super) async fn go_on(&self, agent: &AgentHandle) -> bool {
         let _turn = self.0.turns.of(agent.id()).await;
         // One that parked itself is up, and is told; one that its supervisor gave up is started again.
-        if self.0.backstage.agents.get(agent.id().as_str()).is_none() {
+        if !self.0.backstage.agents.is_up(agent.id().as_str()) {
             if let Some(life) = self.0.lives.get(agent.id()) {
                 life.ask();
             }
@@ -94,7 +94,7 @@ impl House {
 
     async fn note_parked(&self, life: &Arc<Life>, reason: String) {
         let _turn = self.0.turns.of(&life.agent_id).await;
-        if self.0.backstage.agents.get(life.agent_id.as_str()).is_some() {
+        if self.0.backstage.agents.is_up(life.agent_id.as_str()) {
             // It was started again before this was written down.
             return;
         }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, healthy, lines, name_of, rest_of_run, saying, soon, wait_for};
-use playhouse::agent::machine::{Authority, Catalog, Durable, Input, Journal, Machine, Setup, Vetting};
+use playhouse::agent::machine::{Authority, Catalog, Durable, Journal, Machine, Setup, Vetting};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::BlockStage;
 use playhouse::protocol::transcript::TranscriptError;
 use playhouse::protocol::{
-    Access, Entry, EntryBody, EntryId, LimitHit, SessionId, ToolCallId, ToolDefinition, TurnTrigger,
+    Access, Command, Entry, EntryBody, EntryId, LimitHit, Op, SessionId, ToolCallId, ToolDefinition, TurnTrigger,
 };
 use playhouse::session::{FileStore, Store, Take};
 use serde_json::{Value, json};
@@ -357,8 +357,8 @@ async fn events_go_to_the_sender_of_a_prompt_and_to_every_subscriber() {
 }
 
 /// Tells the agent something; the agent has it, and dies before it can answer.
-async fn tell_and_crash(agent: &AgentHandle, input: Input) {
-    let mut tell = std::pin::pin!(agent.tell(input));
+async fn tell_and_crash(agent: &AgentHandle, command: Command) {
+    let mut tell = std::pin::pin!(agent.submit(command));
     assert!(futures::poll!(tell.as_mut()).is_pending());
     agent.crash().await.unwrap();
 }
@@ -370,32 +370,32 @@ async fn a_reset_repeated_after_a_crash_erases_nothing_that_came_between() {
     let agent = agent.durability(Durability::Os).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
 
-    let reset = Input::Reset { input_id: "reset".into() };
+    let reset = Command::new("reset", Op::Reset);
     tell_and_crash(&agent, reset.clone()).await;
     agent.prompt("two").await.unwrap();
-    agent.tell(reset.clone()).await.unwrap();
+    agent.submit(reset.clone()).await.unwrap();
     assert_eq!(lines(healthy(&agent).await.messages.as_slice()), ["user: two", "model: ok"]);
 
     let messages = vec![Arc::new(AgentMessage::user("three", 1))];
-    let restore = Input::Restore { input_id: "restore".into(), messages };
+    let restore = Command::new("restore", Op::Restore { messages });
     tell_and_crash(&agent, restore.clone()).await;
     agent.prompt("four").await.unwrap();
-    agent.tell(restore.clone()).await.unwrap();
+    agent.submit(restore.clone()).await.unwrap();
     assert_eq!(lines(healthy(&agent).await.messages.as_slice()), ["user: three", "user: four", "model: ok"]);
 
     let mut settings = healthy(&agent).await.settings;
     settings.system_prompt = "be brief".into();
-    let configure = Input::Configure { input_id: "brief".into(), settings: Box::new(settings.clone()) };
+    let configure = Command::new("brief", Op::Configure { settings: Box::new(settings.clone()) });
     tell_and_crash(&agent, configure.clone()).await;
     settings.system_prompt = "be long".into();
     agent.configure(settings).await.unwrap();
-    agent.tell(configure).await.unwrap();
+    agent.submit(configure).await.unwrap();
     assert_eq!(&*healthy(&agent).await.settings.system_prompt, "be long");
 
     // The session that goes on with the conversation knows them too.
     agent.new_session().await.unwrap();
-    agent.tell(reset).await.unwrap();
-    agent.tell(restore).await.unwrap();
+    agent.submit(reset).await.unwrap();
+    agent.submit(restore).await.unwrap();
     assert_eq!(lines(healthy(&agent).await.messages.as_slice()), ["user: three", "user: four", "model: ok"]);
     stored.house.shutdown(Duration::ZERO).await;
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use playhouse::agent::machine::Input;
 use playhouse::prelude::*;
+use playhouse::protocol::{Command, Op};
 
 use crate::kit::{FnTool, soon};
 use crate::service::{Answer, Service, says};
@@ -120,7 +120,7 @@ async fn f52_a_secret_that_a_tool_a_user_or_a_hook_shows_is_in_no_sink() {
     let said = Arc::new(AgentMessage::user(format!("prompt:{SECRET} sk-canary-0123456789"), 1));
     let (id, messages) = (playhouse::protocol::InputId::from("mine".to_owned()), vec![note, said]);
     let mut told = String::new();
-    soon("the prompt", agent.tell(Input::Prompt { input_id: id.clone(), messages })).await.unwrap();
+    soon("the prompt", agent.submit(Command::new(id.clone(), Op::prompt(messages)))).await.unwrap();
     told.push_str(&format!("{:?}", soon("the run", agent.report(&id)).await.unwrap()));
     soon("a steer", agent.steer(&format!("steer:{SECRET}"))).await.unwrap();
     soon("a follow-up", agent.follow_up(&format!("follow-up:{SECRET}"))).await.unwrap();

@@ -9,36 +9,47 @@
 mod children;
 mod effects;
 mod life;
-mod msg;
+pub(crate) mod msg;
 mod recovery;
 mod redaction;
 mod state;
 mod watch;
 mod work;
 
-use playhouse_protocol::InputId;
 use playhouse_protocol::entry::{Settings, Wake};
-use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
+use playhouse_protocol::{Command, InputId, Op};
+use playhouse_supervision::Permit;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, Message, SpawnErr, SupervisionEvent};
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use life::{ADMITTED, Life, Origin, address};
-pub use msg::{AgentMsg, AgentState, NoConnection, Reply, Waiter};
-pub use state::State;
+pub(crate) use msg::AgentMsg;
+pub use msg::AgentState;
 
-use crate::machine::{Input, InputError};
+use crate::machine::{InputError, Report};
 use life::keep_keys_out;
-use redaction::{clean_input, clean_verdict};
-use state::Stage;
+use msg::Reply;
+use redaction::{clean_op, clean_verdict};
+use state::{Stage, State};
 use watch::Watched;
 
 /// How long an agent that ends waits for its sub-agents to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The agent actor.
+/// The agent actor. It and its mailbox are this crate's own: nobody else can send it a report.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AgentActor;
+pub(crate) struct AgentActor;
+
+/// Starts an incarnation of an agent, and makes its address known.
+pub async fn start(life: &Arc<Life>, above: ActorCell) -> Result<ActorCell, SpawnErr> {
+    let agents = &life.backstage.agents.0;
+    life.succeeds(agents.get(life.agent_id.as_str()));
+    let (actor, _) = Actor::spawn_linked(None, AgentActor, life.clone(), above).await?;
+    agents.publish(life.agent_id.shared(), actor.clone());
+    Ok(actor.get_cell())
+}
 
 impl Actor for AgentActor {
     type Msg = AgentMsg;
@@ -101,7 +112,7 @@ impl Actor for AgentActor {
 impl State {
     fn take(&mut self, msg: AgentMsg) -> Result<(), ActorProcessingErr> {
         match msg {
-            AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
+            AgentMsg::Submit { command, permit, reply } => self.submit(command, permit, reply),
             AgentMsg::Await { input_id, reply } => self.await_run(input_id, reply),
             AgentMsg::Look { permit, reply } => match &self.stage {
                 Stage::Live(machine) => {
@@ -129,12 +140,12 @@ impl State {
             AgentMsg::HookDone { hook, verdict } => {
                 if self.work().hooks.remove(&hook).is_some() {
                     let verdict = clean_verdict(&self.life.backstage.secrets(), verdict);
-                    self.feed(Input::HookDone { hook, verdict });
+                    self.feed(Report::HookDone { hook, verdict });
                 }
             }
             AgentMsg::TimerDue(timer) => {
                 if self.work().timers.remove(&timer).is_some() {
-                    self.feed(Input::Timer { timer });
+                    self.feed(Report::Timer { timer });
                 }
             }
             AgentMsg::Recovered(outcome) => self.recovered(*outcome),
@@ -146,7 +157,7 @@ impl State {
                     self.park_with_child(&call, &reason);
                 }
             }
-            AgentMsg::ChildIs { call, doing } => self.feed(Input::ChildIs { call, doing }),
+            AgentMsg::ChildIs { call, doing } => self.feed(Report::ChildIs { call, doing }),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
             AgentMsg::Crash => return Err("a crash was asked for".into()),
@@ -154,27 +165,32 @@ impl State {
         Ok(())
     }
 
-    fn tell(&mut self, input: Input, permit: playhouse_supervision::Permit, reply: Reply) {
+    fn submit(&mut self, mut command: Command, permit: Permit, reply: Reply) {
         match &mut self.stage {
             Stage::Live(_) => {
-                if let Some(input_id) = input.id() {
-                    self.work().replies.entry(input_id.clone()).or_default().push((reply, permit));
-                }
-                match clean_input(&self.life.backstage.secrets(), input) {
-                    Input::Configure { input_id, settings } => self.configure(input_id, settings),
-                    input => self.feed(input),
+                self.work().replies.entry(command.id.clone()).or_default().push((reply, permit));
+                clean_op(&self.life.backstage.secrets(), &mut command.op);
+                match command.op {
+                    Op::Configure { settings } => self.configure(command.id, settings),
+                    op => self.command(command.id, op),
                 }
             }
-            Stage::Recovering { .. } => self.hold(AgentMsg::Tell { input, permit, reply }),
+            Stage::Recovering { .. } => self.hold(AgentMsg::Submit { command, permit, reply }),
             Stage::Parked { reason } => {
-                if matches!(input, Input::Abort { .. }) {
+                if command.op == Op::Abort {
                     let _ = reply.send(Err(InputError::Parked(reason.clone())));
                     return;
                 }
                 self.recover("told after it was parked", Wake::Asked);
-                self.hold(AgentMsg::Tell { input, permit, reply });
+                self.hold(AgentMsg::Submit { command, permit, reply });
             }
         }
+    }
+
+    fn command(&mut self, id: InputId, op: Op) {
+        let Stage::Live(machine) = &mut self.stage else { return };
+        let effects = machine.command(self.life.backstage.now(), Command { id, op });
+        self.carry_out(effects);
     }
 
     /// Changes the settings. The key of a new model stays here; the journal gets the rest.
@@ -184,13 +200,13 @@ impl State {
         {
             // It will be refused, and changes nothing.
             keep_keys_out(&mut settings);
-            self.feed(Input::Configure { input_id, settings });
+            self.command(input_id, Op::Configure { settings });
             return;
         }
         let given: Vec<_> = std::iter::once(&settings.model).chain(&settings.fallbacks).cloned().collect();
         keep_keys_out(&mut settings);
         let taken = settings.clone();
-        self.feed(Input::Configure { input_id, settings });
+        self.command(input_id, Op::Configure { settings });
         let Stage::Live(machine) = &mut self.stage else { return };
         let now = &machine.durable().settings;
         if now.model != taken.model || now.fallbacks != taken.fallbacks {
@@ -217,11 +233,11 @@ impl State {
         } else if self.work().connection.as_ref().is_some_and(|(_, connection)| connection.actor().get_id() == id) {
             self.work().connection = None;
             self.work().call_node = None;
-            self.feed(Input::ConnectionLost { reason });
+            self.feed(Report::ConnectionLost { reason });
         } else if self.work().executor.as_ref().is_some_and(|(executor, _)| executor.get_id() == id) {
             self.work().executor = None;
             self.work().running.clear();
-            self.feed(Input::ExecutorLost { reason });
+            self.feed(Report::ExecutorLost { reason });
         } else {
             self.child_ended(id, reason);
         }

@@ -18,6 +18,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, Spawn
 use tokio::sync::watch;
 
 use crate::actor::AgentMsg;
+use crate::agents::Agents;
 use crate::handle::{Agent, AgentHandle, HandleError};
 use crate::hooks::PermissionRequest;
 
@@ -106,7 +107,7 @@ impl fmt::Debug for ApprovalsMsg {
 #[derive(Clone)]
 pub struct ApprovalsArgs {
     /// The agents, to be asked for their questions.
-    pub agents: Directory<AgentMsg>,
+    pub agents: Agents,
     /// Counts changes, for those who wait for one.
     pub changes: Arc<watch::Sender<u64>>,
 }
@@ -120,7 +121,7 @@ pub async fn start(
     let agents = args.agents.clone();
     let (actor, _) = Actor::spawn_linked(None, Inbox, args, above).await?;
     inbox.publish(APPROVALS, actor.clone());
-    for agent in agents.all() {
+    for agent in agents.0.all() {
         let _ = agent.cast(AgentMsg::AskAgain);
     }
     Ok(actor.get_cell())

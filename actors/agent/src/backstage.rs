@@ -18,7 +18,7 @@ use playhouse_tools::policy::LiveRules;
 use playhouse_tools::{Outputs, SandboxRules, tool_threads};
 use ractor::Actor;
 
-use crate::actor::AgentMsg;
+use crate::agents::Agents;
 use crate::approvals::ApprovalsMsg;
 use crate::hub::Hub;
 use crate::lasting::{LastingRules, RuleBook};
@@ -69,7 +69,7 @@ pub struct Backstage {
     /// The event hub.
     pub hub: Hub,
     /// Agents by id.
-    pub agents: Directory<AgentMsg>,
+    pub agents: Agents,
     /// Who has which session.
     pub sessions: Sessions,
     /// Writers by shard.
@@ -135,7 +135,7 @@ impl Backstage {
             rules,
             tree,
             hub: Hub::default(),
-            agents: Directory::new(),
+            agents: Agents::new(),
             sessions: Sessions::default(),
             writers: Directory::new(),
             writer_ids: (0..shards).map(writer_id).collect(),
@@ -200,7 +200,7 @@ impl Backstage {
 
     /// Nobody comes back: whoever waits for an address is told that it is gone.
     pub fn close(&self) {
-        self.agents.close();
+        self.agents.0.close();
         self.writers.close();
         self.connections.close();
         self.approvals.close();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{
-    AgentId, AgentMessage, ContinuationKind, Event, EventId, InputId, PermissionDecision, PermissionId, ResponseFormat,
-    SessionId,
+    AgentId, AgentMessage, Command, ContinuationKind, Event, EventId, InputId, Op, PermissionDecision, PermissionId,
+    PlanDecision, ResponseFormat, SessionId,
 };
 use playhouse_supervision::{Absent, Busy};
 use ractor::{ActorId, RpcReplyPort};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::actor::{AgentMsg, AgentState, Life};
 use crate::follow::Follow;
 use crate::hub::{RING, Scope, Subscription};
-use crate::machine::{Input, InputError, PlanDecision, RunReport};
+use crate::machine::{InputError, RunReport};
 use crate::run_stream::RunStream;
 
 /// Why an agent did not do what was asked.
@@ -133,7 +133,7 @@ impl AgentHandle {
 
     /// Changes how the agent runs, from its next run on. The model's key is kept out of the journal.
     pub async fn configure(&self, settings: Settings) -> Result<(), HandleError> {
-        self.tell(Input::Configure { input_id: new_input(), settings: Box::new(settings) }).await
+        self.tell(Op::Configure { settings: Box::new(settings) }).await.map(drop)
     }
 
     /// Listens with room for `capacity` events.
@@ -161,8 +161,7 @@ impl AgentHandle {
     /// the prompt is in the journal.
     pub async fn run_stream(&self, text: &str) -> Result<RunStream, HandleError> {
         let events = self.subscribe();
-        let input_id = new_input();
-        self.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![self.user(text)] }).await?;
+        let input_id = self.tell(Op::prompt(vec![self.user(text)])).await?;
         let agent = self.clone();
         let report = async move { agent.report(&input_id).await };
         Ok(RunStream::new(self.clone(), events, Box::pin(report)))
@@ -171,15 +170,12 @@ impl AgentHandle {
     /// Says something whose answer must have a form, and waits for it. The answer is JSON in the model's
     /// last message; it has not been checked. [`AgentHandle::prompt_as`] checks it.
     pub async fn prompt_for(&self, text: &str, format: Arc<ResponseFormat>) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        let messages = vec![self.user(text)];
-        self.run(Input::PromptFor { input_id: input_id.clone(), messages, format }, input_id).await
+        self.run(Op::Prompt { messages: vec![self.user(text)], format: Some(format) }).await
     }
 
     /// As [`Agent::prompt`], for those who want the report however the run ended: one that failed is no error here.
     pub async fn prompt_report(&self, text: &str) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        self.tell(Input::Prompt { input_id: input_id.clone(), messages: vec![self.user(text)] }).await?;
+        let input_id = self.tell(Op::prompt(vec![self.user(text)])).await?;
         self.report(&input_id).await
     }
 
@@ -190,35 +186,62 @@ impl AgentHandle {
 
     /// Makes the agent's actor fail as a bug would. Its supervisor brings it back. For tests and demonstrations.
     pub async fn crash(&self) -> Result<(), HandleError> {
-        let actor = self.life.backstage.agents.live(self.id().as_str(), None).await?;
-        let _ = actor.cast(AgentMsg::Crash);
-        Ok(())
+        Ok(self.life.backstage.agents.crash(self.id().as_str()).await?)
     }
 
     /// Tells the agent something under an id of the caller's, or finds that it was told; returns when it is journaled.
+    /// This is the one door to an agent: everything else here goes through it.
     ///
     /// An error says what became of it: with [`InputError::OutcomeUnknown`] it may have been taken, and is to be told
     /// again under the same id; with any other it was not.
-    pub async fn tell(&self, input: Input) -> Result<(), HandleError> {
-        if self.life.backstage.is_closing() && self.life.is_root() && begins_something(&input) {
+    ///
+    /// ```
+    /// # use playhouse_agent::{AgentHandle, HandleError};
+    /// use playhouse_protocol::{Command, Op};
+    ///
+    /// async fn end_run(agent: &AgentHandle) -> Result<(), HandleError> {
+    ///     agent.submit(Command::new("stop-1", Op::Abort)).await
+    /// }
+    /// ```
+    ///
+    /// What actors report to an agent is no command, and has no name outside of the crate: that a batch is durable can
+    /// only be said by the writer that made it so.
+    ///
+    /// ```compile_fail
+    /// # use playhouse_agent::{AgentHandle, HandleError};
+    /// use playhouse_agent::machine::Report;
+    ///
+    /// async fn forge(agent: &AgentHandle) -> Result<(), HandleError> {
+    ///     agent.submit(Report::Committed { batch: 0, seqs: Vec::new() }).await
+    /// }
+    /// ```
+    pub async fn submit(&self, command: Command) -> Result<(), HandleError> {
+        if self.life.backstage.is_closing() && self.life.is_root() && begins_something(&command.op) {
             return Err(HandleError::Closing);
         }
         // One place for as long as it takes: whoever repeats what a dead incarnation may have journaled is not `Busy`.
-        let place = self.life.admit(&input)?;
+        let place = self.life.admit(&command.op)?;
         let mut sent_to = None;
         loop {
-            let found = self.life.backstage.agents.live(self.id().as_str(), sent_to).await;
-            let actor = found.map_err(|absent| told_before(sent_to, &input, HandleError::Absent(absent)))?;
-            let (input_again, permit) = (input.clone(), place.clone());
-            match ractor::call!(actor, |reply| AgentMsg::Tell { input: input_again, permit, reply }) {
+            let found = self.life.backstage.agents.0.live(self.id().as_str(), sent_to).await;
+            let actor = found.map_err(|absent| told_before(sent_to, &command.id, HandleError::Absent(absent)))?;
+            let (again, permit) = (command.clone(), place.clone());
+            match ractor::call!(actor, |reply| AgentMsg::Submit { command: again, permit, reply }) {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(error @ InputError::Parked(_))) => return Err(told_before(sent_to, &input, error.into())),
+                Ok(Err(error @ InputError::Parked(_))) => return Err(told_before(sent_to, &command.id, error.into())),
                 // The journal was read first: what it refuses, it does not have.
                 Ok(Err(error)) => return Err(error.into()),
                 // It died before it answered: the next incarnation is asked.
                 Err(_) => sent_to = Some(actor.get_id()),
             }
         }
+    }
+
+    /// Tells the agent something under an id of its own; gives the id.
+    async fn tell(&self, op: Op) -> Result<InputId, HandleError> {
+        let id = new_input();
+        self.submit(Command { id: id.clone(), op }).await?;
+        Ok(id)
     }
 
     /// Waits until nothing is under way and everything is in the journal.
@@ -238,7 +261,7 @@ impl AgentHandle {
     ) -> Result<T, HandleError> {
         let mut not = None;
         loop {
-            let actor = self.life.backstage.agents.live(self.id().as_str(), not).await?;
+            let actor = self.life.backstage.agents.0.live(self.id().as_str(), not).await?;
             match ractor::call!(actor, &question) {
                 Ok(answer) => return Ok(answer?),
                 // Its status may not say yet that it is dead.
@@ -252,19 +275,14 @@ impl AgentHandle {
         self.ask(|reply| AgentMsg::Await { input_id: input_id.clone(), reply }).await
     }
 
-    async fn run(&self, input: Input, input_id: InputId) -> Result<Arc<RunReport>, HandleError> {
-        self.tell(input).await?;
+    async fn run(&self, op: Op) -> Result<Arc<RunReport>, HandleError> {
+        let input_id = self.tell(op).await?;
         self.report(&input_id).await.and_then(answered)
     }
 
-    async fn run_with_sender(
-        &self,
-        input: Input,
-        input_id: InputId,
-        events: mpsc::Sender<Arc<Event>>,
-    ) -> Result<Arc<RunReport>, HandleError> {
+    async fn run_with_sender(&self, op: Op, events: mpsc::Sender<Arc<Event>>) -> Result<Arc<RunReport>, HandleError> {
         let mut subscription = self.subscribe();
-        self.tell(input).await?;
+        let input_id = self.tell(op).await?;
         let report = self.report(&input_id);
         tokio::pin!(report);
         // A receiver that is gone does not end the run.
@@ -285,15 +303,13 @@ impl AgentHandle {
 
     /// Carries out planned changes, in the plan's order, and waits for the run that does; all of them for `None`.
     pub async fn approve_plan(&self, changes: Option<Vec<u32>>) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        let decision = PlanDecision::Approve { changes };
-        self.run(Input::Plan { input_id: input_id.clone(), decision }, input_id).await
+        self.run(Op::Plan { decision: PlanDecision::Approve { changes } }).await
     }
 
     /// Drops planned changes and tells the model why; all of them for `None`.
     pub async fn reject_plan(&self, changes: Option<Vec<u32>>, reason: impl Into<String>) -> Result<(), HandleError> {
         let decision = PlanDecision::Reject { changes, reason: reason.into() };
-        self.tell(Input::Plan { input_id: new_input(), decision }).await
+        self.tell(Op::Plan { decision }).await.map(drop)
     }
 
     fn user(&self, text: &str) -> Arc<AgentMessage> {
@@ -304,15 +320,11 @@ impl AgentHandle {
 #[async_trait::async_trait]
 impl Agent for AgentHandle {
     async fn prompt(&self, text: &str) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        let messages = vec![self.user(text)];
-        self.run(Input::Prompt { input_id: input_id.clone(), messages }, input_id).await
+        self.run(Op::prompt(vec![self.user(text)])).await
     }
 
     async fn prompt_messages(&self, messages: Vec<AgentMessage>) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        let messages = messages.into_iter().map(Arc::new).collect();
-        self.run(Input::Prompt { input_id: input_id.clone(), messages }, input_id).await
+        self.run(Op::prompt(messages.into_iter().map(Arc::new).collect())).await
     }
 
     async fn prompt_with_sender(
@@ -320,14 +332,11 @@ impl Agent for AgentHandle {
         text: &str,
         events: mpsc::Sender<Arc<Event>>,
     ) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        let messages = vec![self.user(text)];
-        self.run_with_sender(Input::Prompt { input_id: input_id.clone(), messages }, input_id, events).await
+        self.run_with_sender(Op::prompt(vec![self.user(text)]), events).await
     }
 
     async fn continue_loop(&self, kind: ContinuationKind) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        self.run(Input::Continue { input_id: input_id.clone(), kind }, input_id).await
+        self.run(Op::Continue { kind }).await
     }
 
     async fn continue_loop_with_sender(
@@ -335,24 +344,23 @@ impl Agent for AgentHandle {
         events: mpsc::Sender<Arc<Event>>,
         kind: ContinuationKind,
     ) -> Result<Arc<RunReport>, HandleError> {
-        let input_id = new_input();
-        self.run_with_sender(Input::Continue { input_id: input_id.clone(), kind }, input_id, events).await
+        self.run_with_sender(Op::Continue { kind }, events).await
     }
 
     async fn steer(&self, text: &str) -> Result<(), HandleError> {
-        self.tell(Input::Steer { input_id: new_input(), message: self.user(text) }).await
+        self.tell(Op::Steer { message: self.user(text) }).await.map(drop)
     }
 
     async fn follow_up(&self, text: &str) -> Result<(), HandleError> {
-        self.tell(Input::FollowUp { input_id: new_input(), message: self.user(text) }).await
+        self.tell(Op::FollowUp { message: self.user(text) }).await.map(drop)
     }
 
     async fn abort(&self) -> Result<(), HandleError> {
-        self.tell(Input::Abort { input_id: new_input() }).await
+        self.tell(Op::Abort).await.map(drop)
     }
 
     async fn reset(&self) -> Result<(), HandleError> {
-        self.tell(Input::Reset { input_id: new_input() }).await
+        self.tell(Op::Reset).await.map(drop)
     }
 
     async fn save_messages(&self) -> Result<String, HandleError> {
@@ -363,12 +371,12 @@ impl Agent for AgentHandle {
     async fn restore_messages(&self, json: &str) -> Result<(), HandleError> {
         let messages: Vec<Arc<AgentMessage>> =
             serde_json::from_str(json).map_err(|error| HandleError::NotMessages(error.to_string()))?;
-        self.tell(Input::Restore { input_id: new_input(), messages }).await
+        self.tell(Op::Restore { messages }).await.map(drop)
     }
 
     async fn new_session(&self) -> Result<SessionId, HandleError> {
         let to = new_session_id();
-        self.tell(Input::Rotate { input_id: new_input(), to: to.clone() }).await?;
+        self.tell(Op::Rotate { to: to.clone() }).await?;
         Ok(to)
     }
 
@@ -391,7 +399,7 @@ impl Agent for AgentHandle {
         permission_id: PermissionId,
         decision: PermissionDecision,
     ) -> Result<(), HandleError> {
-        self.tell(Input::Approved { input_id: new_input(), permission_id, decision }).await
+        self.tell(Op::Answer { permission_id, decision }).await.map(drop)
     }
 
     async fn state(&self) -> Result<AgentState, HandleError> {
@@ -404,19 +412,17 @@ impl Agent for AgentHandle {
     }
 }
 
-/// Whether an input asks for more than what is under way.
-fn begins_something(input: &Input) -> bool {
-    !matches!(input, Input::Abort { .. } | Input::Approved { .. } | Input::Steer { .. })
+/// Whether it asks for more than what is under way.
+fn begins_something(op: &Op) -> bool {
+    !matches!(op, Op::Abort | Op::Answer { .. } | Op::Steer { .. })
 }
 
-/// What became of an input that was not answered with a yes. An incarnation that died before it answered may have
+/// What became of a command that was not answered with a yes. An incarnation that died before it answered may have
 /// journaled it.
-fn told_before(sent_to: Option<ActorId>, input: &Input, error: HandleError) -> HandleError {
-    match (sent_to, input.id()) {
-        (Some(_), Some(input_id)) => {
-            HandleError::Input(InputError::OutcomeUnknown { input_id: input_id.clone(), reason: error.to_string() })
-        }
-        (None, _) | (_, None) => error,
+fn told_before(sent_to: Option<ActorId>, id: &InputId, error: HandleError) -> HandleError {
+    match sent_to {
+        Some(_) => HandleError::Input(InputError::OutcomeUnknown { input_id: id.clone(), reason: error.to_string() }),
+        None => error,
     }
 }
 

@@ -5,11 +5,12 @@
 //! ([`Secret`], [`Secrets`], [`Vault`]).
 //!
 //! The rooms: [`ids`] names things, [`message`] is the conversation, [`event`] is what observers see,
-//! [`entry`] is what the journal holds, [`call`] and [`tool`] are the talk with providers and tools,
+//! [`command`] is what an agent is told, [`entry`] is what the journal holds, [`call`] and [`tool`] are the talk with providers and tools,
 //! [`config`] and [`model`] say how an agent is to behave, [`secrets`] and [`mask`] keep secrets out of texts.
 
 pub mod call;
 pub mod cancel;
+pub mod command;
 pub mod commit;
 pub mod compat;
 pub mod config;
@@ -33,6 +34,7 @@ pub use call::{
     CallReport, FailureKind, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent,
 };
 pub use cancel::{Cancel, Credit};
+pub use command::{Command, Op, PlanDecision};
 pub use commit::{Batch, CommitReport, Fate};
 pub use compat::OpenAiCompat;
 pub use config::{

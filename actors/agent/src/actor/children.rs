@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use playhouse_protocol::entry::SpawnRef;
-use playhouse_protocol::{AgentMessage, Durability, InputId, SessionId, ToolCallId, ToolError, ToolResult};
+use playhouse_protocol::{
+    AgentMessage, Command, Durability, InputId, Op, SessionId, ToolCallId, ToolError, ToolResult,
+};
 use playhouse_supervision::{Decision, Exit, Ledger, NodeState, Restart, RestartBudget, TreeNode};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
@@ -16,7 +18,7 @@ use super::state::{Stage, State};
 use crate::definition::Definition;
 use crate::handle::{Agent, AgentHandle, HandleError};
 use crate::hooks::Approvals;
-use crate::machine::{Input, InputError};
+use crate::machine::{InputError, Report};
 use crate::sessions::Occupant;
 use crate::sub_agent::{result_of, task};
 use crate::task::Task;
@@ -119,12 +121,12 @@ impl State {
     fn start_child(&self, child: &mut Child) {
         let house = &self.life.backstage;
         let parent = self.myself.get_cell();
-        child.life.succeeds(house.agents.get(child.life.agent_id.as_str()));
+        child.life.succeeds(house.agents.0.get(child.life.agent_id.as_str()));
         // A name is not given and `pre_start` cannot fail, so neither can this.
         let Ok((actor, _)) = ActorRuntime::spawn_linked_instant(None, AgentActor, child.life.clone(), parent) else {
             return;
         };
-        house.agents.publish(child.life.agent_id.shared(), actor.clone());
+        house.agents.0.publish(child.life.agent_id.shared(), actor.clone());
         child.node.set_restarts(child.restarts);
         child.actor = Some(actor);
     }
@@ -174,7 +176,7 @@ impl State {
             }
             None => 0,
         };
-        self.feed(Input::ChildEnded { call: call.clone(), result, duration_ms });
+        self.feed(Report::ChildEnded { call: call.clone(), result, duration_ms });
     }
 
     /// The child cannot go on until something is mended. Neither can whoever waits for it: both go on when the parent
@@ -258,7 +260,7 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         let input_id: InputId = format!("{session}/task").into();
         let messages = vec![Arc::new(AgentMessage::user(task, at))];
         let ended = async {
-            handle.tell(Input::Prompt { input_id: input_id.clone(), messages }).await?;
+            handle.submit(Command::new(input_id.clone(), Op::prompt(messages))).await?;
             let report = handle.report(&input_id).await?;
             // What follows a run's end, such as `after_loop`, is the child's as well. Its answer stands in any case.
             let _ = handle.at_rest().await;

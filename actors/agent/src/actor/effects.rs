@@ -23,7 +23,7 @@ use crate::backstage::connection_id;
 use crate::handle::{Agent, AgentHandle};
 use crate::hooks::command::Scene;
 use crate::hooks::{Approvals, PermissionRequest};
-use crate::machine::{Effect, HookCall, HookId, Input, Start, Target, Timer};
+use crate::machine::{Effect, HookCall, HookId, Report, Start, Target, Timer};
 use crate::task::Task;
 
 impl State {
@@ -152,7 +152,7 @@ impl State {
             Some(watched) => {
                 self.work().writers.retain(|(known, _)| *known != address);
                 self.work().writers.push((address, watched));
-                self.feed(Input::WriterLost);
+                self.feed(Report::WriterLost);
             }
             None => self.find_writer(address, Some(id)),
         }
@@ -160,8 +160,8 @@ impl State {
 
     pub(super) fn commit_report(&mut self, report: CommitReport) {
         match report {
-            CommitReport::Committed { batch, seqs, .. } => self.feed(Input::Committed { batch, seqs }),
-            CommitReport::Failed { batch, error, fate, .. } => self.feed(Input::CommitFailed { batch, error, fate }),
+            CommitReport::Committed { batch, seqs, .. } => self.feed(Report::Committed { batch, seqs }),
+            CommitReport::Failed { batch, error, fate, .. } => self.feed(Report::CommitFailed { batch, error, fate }),
         }
     }
 
@@ -237,7 +237,7 @@ impl State {
                     }
                     (missing, _) => {
                         let error = ProviderError::Other { message: missing.to_string() };
-                        self.feed(Input::CallFailed { call, attempt: config.attempt, error });
+                        self.feed(Report::CallFailed { call, attempt: config.attempt, error });
                     }
                 }
             }
@@ -248,21 +248,21 @@ impl State {
         match report {
             // The credit goes back when the pieces have been taken.
             CallReport::Delta { call, attempt, deltas, credit } => {
-                self.feed(Input::Delta { call, attempt, deltas });
+                self.feed(Report::Delta { call, attempt, deltas });
                 drop(credit);
             }
             CallReport::Retrying { call, attempt, error, delay_ms } => {
                 let error = clean_failure(&self.life.backstage.secrets(), error);
-                self.feed(Input::Retrying { call, attempt, error, delay_ms });
+                self.feed(Report::Retrying { call, attempt, error, delay_ms });
             }
             CallReport::Responded { call, attempt, message } => {
                 self.work().call_node = None;
-                self.feed(Input::Responded { call, attempt, message });
+                self.feed(Report::Responded { call, attempt, message });
             }
             CallReport::Failed { call, attempt, error } => {
                 self.work().call_node = None;
                 let error = clean_failure(&self.life.backstage.secrets(), error);
-                self.feed(Input::CallFailed { call, attempt, error });
+                self.feed(Report::CallFailed { call, attempt, error });
             }
         }
     }
@@ -321,16 +321,16 @@ impl State {
     pub(super) fn tool_report(&mut self, report: ToolReport) {
         match clean_report(&self.life.backstage.secrets(), report) {
             ToolReport::Updated { call, partial, credit } => {
-                self.feed(Input::ToolUpdated { call, partial });
+                self.feed(Report::ToolUpdated { call, partial });
                 drop(credit);
             }
             ToolReport::Progress { call, text, credit } => {
-                self.feed(Input::ToolProgress { call, text });
+                self.feed(Report::ToolProgress { call, text });
                 drop(credit);
             }
             ToolReport::Finished { call, result, duration_ms } => {
                 self.work().running.remove(&call);
-                self.feed(Input::ToolFinished { call, result, duration_ms });
+                self.feed(Report::ToolFinished { call, result, duration_ms });
             }
         }
     }

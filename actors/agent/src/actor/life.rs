@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use playhouse_protocol::entry::{Opened, Settings, Wake};
-use playhouse_protocol::{AgentId, EventId, ModelConfig, Seq, SessionId};
+use playhouse_protocol::{AgentId, EventId, ModelConfig, Op, Seq, SessionId};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
@@ -16,7 +16,7 @@ use crate::definition::{Definition, Toolbox};
 use crate::hooks::Approvals;
 use crate::hub::Topic;
 use crate::keys::with_key;
-use crate::machine::{Approver, Input, Setup};
+use crate::machine::{Approver, Setup};
 use crate::sessions::Occupant;
 
 /// How many models' keys an agent remembers.
@@ -179,12 +179,10 @@ impl Life {
         })
     }
 
-    /// A place for an input, or the word that none is free.
-    pub fn admit(&self, input: &Input) -> Result<Permit, Busy> {
-        match input {
-            Input::Abort { .. } | Input::Approved { .. } => {
-                self.urgent.get_or_init(|| Admission::new(ADMITTED)).try_admit()
-            }
+    /// A place for a command, or the word that none is free.
+    pub(crate) fn admit(&self, op: &Op) -> Result<Permit, Busy> {
+        match op {
+            Op::Abort | Op::Answer { .. } => self.urgent.get_or_init(|| Admission::new(ADMITTED)).try_admit(),
             _ => self.admission.try_admit(),
         }
     }
@@ -195,7 +193,7 @@ impl Life {
     }
 
     /// Remembers whom the incarnation that is about to start succeeds. Called before it is published.
-    pub fn succeeds(&self, predecessor: Option<ActorRef<AgentMsg>>) {
+    pub(super) fn succeeds(&self, predecessor: Option<ActorRef<AgentMsg>>) {
         let cell = predecessor.map(|actor| actor.get_cell());
         *lock(&self.predecessor) = cell;
     }

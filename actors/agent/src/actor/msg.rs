@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use playhouse_protocol::{
-    AgentId, CallReport, CommitReport, History, InputId, LoopId, SessionId, ToolCallId, ToolError, ToolReport,
+    AgentId, CallReport, Command, CommitReport, History, InputId, LoopId, SessionId, ToolCallId, ToolError, ToolReport,
     ToolResult,
 };
 use playhouse_provider::ConnectionMsg;
@@ -13,7 +13,7 @@ use playhouse_supervision::{Absent, Permit};
 use ractor::{ActorRef, RpcReplyPort};
 
 use super::recovery::Recovery;
-use crate::machine::{Doing, HookId, Input, InputError, Machine, RunReport, Timer, Verdict};
+use crate::machine::{Doing, HookId, InputError, Machine, RunReport, Timer, Verdict};
 
 /// Who gets the answer to an input.
 pub type Reply = RpcReplyPort<Result<(), InputError>>;
@@ -34,10 +34,10 @@ pub enum NoConnection {
 /// What an agent is told.
 #[derive(Debug)]
 pub enum AgentMsg {
-    /// An input from outside; the reply comes when it is in the journal.
-    Tell {
-        /// The input.
-        input: Input,
+    /// A command; the reply comes when it is in the journal.
+    Submit {
+        /// What is asked.
+        command: Command,
         /// Its place in the queue.
         permit: Permit,
         /// Who is told.
@@ -128,7 +128,7 @@ pub enum AgentMsg {
 impl AgentMsg {
     /// Every name that [`AgentMsg::name`] gives.
     pub const NAMES: [&'static str; 19] = [
-        "Tell",
+        "Submit",
         "Await",
         "AwaitRest",
         "Unpark",
@@ -152,7 +152,7 @@ impl AgentMsg {
     /// The message's name.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Tell { .. } => "Tell",
+            Self::Submit { .. } => "Submit",
             Self::Await { .. } => "Await",
             Self::AwaitRest { .. } => "AwaitRest",
             Self::Unpark { .. } => "Unpark",

@@ -12,7 +12,7 @@ use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::backstage::Lease;
 use crate::machine::events::replay;
-use crate::machine::{Input, InputError, Journal, Machine};
+use crate::machine::{InputError, Journal, Machine, Report};
 use crate::task::Task;
 
 /// A folded machine, ready to go on.
@@ -85,7 +85,7 @@ impl State {
                 self.answer_late_waiters(open.as_ref());
                 for msg in held {
                     match msg {
-                        AgentMsg::Tell { input, permit, reply } => self.tell(input, permit, reply),
+                        AgentMsg::Submit { command, permit, reply } => self.submit(command, permit, reply),
                         other => drop(self.myself.cast(other)),
                     }
                 }
@@ -134,9 +134,10 @@ impl State {
         self.show();
     }
 
-    pub(super) fn feed(&mut self, input: Input) {
+    /// Tells the machine what happened, and does what follows.
+    pub(super) fn feed(&mut self, report: Report) {
         let Stage::Live(machine) = &mut self.stage else { return };
-        let effects = machine.handle(self.life.backstage.now(), input);
+        let effects = machine.report(self.life.backstage.now(), report);
         self.carry_out(effects);
     }
 }
@@ -146,7 +147,7 @@ fn refuse(held: Vec<AgentMsg>, reason: String) {
     for msg in held {
         let parked = InputError::Parked(reason.clone());
         match msg {
-            AgentMsg::Tell { reply, .. } => drop(reply.send(Err(parked))),
+            AgentMsg::Submit { reply, .. } => drop(reply.send(Err(parked))),
             AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
             AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
             AgentMsg::Unpark { reply } => drop(reply.send(Err(parked))),

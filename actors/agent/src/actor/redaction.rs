@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{
-    AgentMessage, Content, Message, Opened, PermissionDecision, ProviderError, Ruling, Secrets, ToolError, ToolReport,
-    ToolResult,
+    AgentMessage, Content, Message, Op, Opened, PermissionDecision, PlanDecision, ProviderError, Ruling, Secrets,
+    ToolError, ToolReport, ToolResult,
 };
 
-use crate::machine::{FilterVerdict, Input, PlanDecision, Verdict};
+use crate::machine::{FilterVerdict, Verdict};
 
 /// How a session begins, without secrets.
 pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
@@ -26,47 +26,27 @@ pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
     opened.messages.iter_mut().for_each(|message| clean_message(secrets, message));
 }
 
-/// An input, without secrets.
-pub(super) fn clean_input(secrets: &Secrets, mut input: Input) -> Input {
+/// What is asked of an agent, without secrets.
+pub(super) fn clean_op(secrets: &Secrets, op: &mut Op) {
     if secrets.is_empty() {
-        return input;
+        return;
     }
-    match &mut input {
-        Input::Prompt { messages, .. } | Input::PromptFor { messages, .. } | Input::Restore { messages, .. } => {
+    match op {
+        Op::Prompt { messages, .. } | Op::Restore { messages } => {
             messages.iter_mut().for_each(|message| clean_message(secrets, message));
         }
-        Input::Steer { message, .. } | Input::FollowUp { message, .. } => clean_message(secrets, message),
-        Input::Configure { settings, .. } => clean_settings(secrets, settings),
-        Input::Approved { decision, .. } => match decision {
+        Op::Steer { message } | Op::FollowUp { message } => clean_message(secrets, message),
+        Op::Configure { settings } => clean_settings(secrets, settings),
+        Op::Answer { decision, .. } => match decision {
             PermissionDecision::Allow | PermissionDecision::AllowSession | PermissionDecision::AllowAlways => {}
             PermissionDecision::Deny { reason } => secrets.redact_string(reason),
         },
-        Input::Plan { decision, .. } => match decision {
+        Op::Plan { decision } => match decision {
             PlanDecision::Approve { .. } => {}
             PlanDecision::Reject { reason, .. } => secrets.redact_string(reason),
         },
-        Input::Continue { .. }
-        | Input::Abort { .. }
-        | Input::Reset { .. }
-        | Input::Rotate { .. }
-        | Input::Delta { .. }
-        | Input::Retrying { .. }
-        | Input::Responded { .. }
-        | Input::CallFailed { .. }
-        | Input::HookDone { .. }
-        | Input::ToolUpdated { .. }
-        | Input::ToolProgress { .. }
-        | Input::ToolFinished { .. }
-        | Input::ChildEnded { .. }
-        | Input::ChildIs { .. }
-        | Input::Committed { .. }
-        | Input::CommitFailed { .. }
-        | Input::WriterLost
-        | Input::ConnectionLost { .. }
-        | Input::ExecutorLost { .. }
-        | Input::Timer { .. } => {}
+        Op::Continue { .. } | Op::Abort | Op::Reset | Op::Rotate { .. } => {}
     }
-    input
 }
 
 /// What a tool reports, without secrets.

@@ -1,25 +1,24 @@
-//! Inputs from outside: each is refused with a reason, or journaled and then acknowledged.
+//! Commands: each is refused with a reason, or journaled and then acknowledged.
 
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{InputKind, QueuedInput};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentMessage, Answer as PermissionAnswer, ContinuationKind, EntryBody, GrantScope, History, InputId, Message,
-    PermissionDecision, PermissionId, Question,
+    AgentMessage, Answer as PermissionAnswer, Command, ContinuationKind, EntryBody, GrantScope, History, InputId,
+    Message, Op, PermissionDecision, PermissionId, Question,
 };
 
 use super::durable::{CallSlot, CallState, Durable, Run};
 use super::effect::Effect;
-use super::input::{Input, InputError, Timer};
+use super::input::{InputError, Timer};
 use super::{Machine, overdue};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;
 
 impl Machine {
-    pub(super) fn accept(&mut self, input: Input) {
-        let Some(input_id) = input.id().cloned() else { return };
+    pub(super) fn accept(&mut self, Command { id: input_id, op }: Command) {
         if let Some(reason) = &self.flight.parked {
             let error = InputError::Parked(reason.clone());
             self.act(Effect::Refuse { input_id, error });
@@ -33,7 +32,7 @@ impl Machine {
             self.act(Effect::Refuse { input_id, error });
             return;
         }
-        match self.take(input) {
+        match self.take(&input_id, op) {
             Ok(Answer::Ack) => self.act(Effect::Ack { input_id }),
             Ok(Answer::Later) => {}
             Err(error) => self.act(Effect::Refuse { input_id, error }),
@@ -48,39 +47,36 @@ impl Machine {
         self.durable.rotated_to.clone().map(InputError::Rotated)
     }
 
-    fn take(&mut self, input: Input) -> Result<Answer, InputError> {
-        match input {
-            Input::Prompt { input_id, messages } => {
+    fn take(&mut self, input_id: &InputId, op: Op) -> Result<Answer, InputError> {
+        let input_id = input_id.clone();
+        match op {
+            Op::Prompt { messages, format } => {
                 self.must_be_idle()?;
-                self.queue(QueuedInput { input_id, kind: InputKind::Prompt, messages, format: None })
+                self.queue(QueuedInput { input_id, kind: InputKind::Prompt, messages, format })
             }
-            Input::PromptFor { input_id, messages, format } => {
-                self.must_be_idle()?;
-                self.queue(QueuedInput { input_id, kind: InputKind::Prompt, messages, format: Some(format) })
-            }
-            Input::Steer { input_id, message } => {
+            Op::Steer { message } => {
                 self.queue(QueuedInput { input_id, kind: InputKind::Steer, messages: vec![message], format: None })
             }
-            Input::FollowUp { input_id, message } => {
+            Op::FollowUp { message } => {
                 self.queue(QueuedInput { input_id, kind: InputKind::FollowUp, messages: vec![message], format: None })
             }
-            Input::Continue { input_id, kind } => {
+            Op::Continue { kind } => {
                 self.must_be_idle()?;
                 let len = continues_at(&self.durable, &kind)?;
                 must_be_open(&self.durable.history, len)?;
                 self.push(EntryBody::ContinueAsked { input_id, kind: Box::new(kind) });
                 Ok(Answer::Ack)
             }
-            Input::Abort { input_id } => {
+            Op::Abort => {
                 self.abort(input_id);
                 Ok(Answer::Ack)
             }
-            Input::Reset { input_id } => {
+            Op::Reset => {
                 self.must_be_idle()?;
                 self.push(EntryBody::Reset { input_id: Some(input_id) });
                 Ok(Answer::Ack)
             }
-            Input::Restore { input_id, messages } => {
+            Op::Restore { messages } => {
                 self.must_be_idle()?;
                 if !messages.is_empty() {
                     let history = History::from(messages.clone());
@@ -89,7 +85,7 @@ impl Machine {
                 self.push(EntryBody::Restored { input_id: Some(input_id), messages });
                 Ok(Answer::Ack)
             }
-            Input::Configure { input_id, settings } => {
+            Op::Configure { settings } => {
                 self.must_be_idle()?;
                 // Elsewhere, the paths of what is planned would mean other files.
                 if settings.cwd != self.durable.settings.cwd && !self.durable.plan().is_empty() {
@@ -100,37 +96,20 @@ impl Machine {
                 }
                 Ok(Answer::Ack)
             }
-            Input::Rotate { input_id, to } => {
+            Op::Rotate { to } => {
                 self.must_be_idle()?;
                 self.rotate(input_id, to);
                 Ok(Answer::Later)
             }
-            Input::Approved { input_id, permission_id, decision } => {
+            Op::Answer { permission_id, decision } => {
                 self.resolve(&permission_id, decision, Some(input_id))?;
                 Ok(Answer::Ack)
             }
-            Input::Plan { input_id, decision } => {
+            Op::Plan { decision } => {
                 self.must_be_idle()?;
                 self.decide_plan(input_id, decision)?;
                 Ok(Answer::Ack)
             }
-            // Everything else is not an input from outside.
-            Input::Delta { .. }
-            | Input::Retrying { .. }
-            | Input::Responded { .. }
-            | Input::CallFailed { .. }
-            | Input::HookDone { .. }
-            | Input::ToolUpdated { .. }
-            | Input::ToolProgress { .. }
-            | Input::ToolFinished { .. }
-            | Input::ChildEnded { .. }
-            | Input::ChildIs { .. }
-            | Input::Committed { .. }
-            | Input::CommitFailed { .. }
-            | Input::WriterLost
-            | Input::ConnectionLost { .. }
-            | Input::ExecutorLost { .. }
-            | Input::Timer { .. } => Ok(Answer::Later),
         }
     }
 

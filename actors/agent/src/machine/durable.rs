@@ -17,8 +17,8 @@ use playhouse_protocol::{
 use super::digest::Digest;
 use super::extra::Extra;
 use super::plan::approved;
-use super::report::RunReport;
 pub use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
+use super::run_report::RunReport;
 use super::seen::Seen;
 
 /// How many ended runs are remembered, for those who ask late.

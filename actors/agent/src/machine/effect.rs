@@ -9,7 +9,7 @@ use playhouse_protocol::{
 use serde_json::Value;
 
 use super::input::{HookCall, HookId, InputError, Timer};
-use super::report::RunReport;
+use super::run_report::RunReport;
 
 /// What the machine asks for. An effect is only handed out when it may happen.
 #[derive(Debug)]

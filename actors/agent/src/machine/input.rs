@@ -1,16 +1,15 @@
-//! What the machine is told, and what it asks of tools. All of it is plain data.
+//! What the machine is told with, asks of tools, and answers to commands that it does not take. All of it is plain data.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::entry::{BlockStage, Settings};
+use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    Access, AgentMessage, CallId, ContinuationKind, EffectClass, EntryId, Fate, InputId, Level, Message,
-    PermissionDecision, PermissionId, PermissionMode, ProviderError, ResponseFormat, Restrictions, Ruling, Seq,
-    SessionId, StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult,
+    Access, EffectClass, EntryId, InputId, Level, PermissionId, PermissionMode, Restrictions, Ruling, SessionId,
+    ToolCallId, ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
@@ -25,212 +24,6 @@ pub struct Now {
     pub mono: Duration,
 }
 
-/// What the machine is told.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// Start a run.
-    Prompt {
-        /// The sender's id.
-        input_id: InputId,
-        /// What is said.
-        messages: Vec<Arc<AgentMessage>>,
-    },
-    /// Start a run whose answer must have a form.
-    PromptFor {
-        /// The sender's id.
-        input_id: InputId,
-        /// What is said.
-        messages: Vec<Arc<AgentMessage>>,
-        /// The form.
-        format: Arc<ResponseFormat>,
-    },
-    /// Say something into the run, between tools or turns.
-    Steer {
-        /// The sender's id.
-        input_id: InputId,
-        /// What is said.
-        message: Arc<AgentMessage>,
-    },
-    /// Say something when the run would stop.
-    FollowUp {
-        /// The sender's id.
-        input_id: InputId,
-        /// What is said.
-        message: Arc<AgentMessage>,
-    },
-    /// Start a run on the conversation as it stands.
-    Continue {
-        /// The sender's id.
-        input_id: InputId,
-        /// How it relates to what was.
-        kind: ContinuationKind,
-    },
-    /// End the run.
-    Abort {
-        /// The sender's id.
-        input_id: InputId,
-    },
-    /// Clear the conversation and its queues.
-    Reset {
-        /// The sender's id.
-        input_id: InputId,
-    },
-    /// Replace the conversation.
-    Restore {
-        /// The sender's id.
-        input_id: InputId,
-        /// By this.
-        messages: Vec<Arc<AgentMessage>>,
-    },
-    /// Change the settings.
-    Configure {
-        /// The sender's id.
-        input_id: InputId,
-        /// From here on.
-        settings: Box<Settings>,
-    },
-    /// Go on in a new session.
-    Rotate {
-        /// The sender's id.
-        input_id: InputId,
-        /// The new session.
-        to: SessionId,
-    },
-    /// An answer to a question for permission.
-    Approved {
-        /// The sender's id.
-        input_id: InputId,
-        /// The question.
-        permission_id: PermissionId,
-        /// The answer.
-        decision: PermissionDecision,
-    },
-    /// A decision on planned changes.
-    Plan {
-        /// The sender's id.
-        input_id: InputId,
-        /// What is decided.
-        decision: PlanDecision,
-    },
-    /// Pieces of a response.
-    Delta {
-        /// The call.
-        call: CallId,
-        /// The attempt.
-        attempt: u32,
-        /// What came.
-        deltas: Vec<StreamDelta>,
-    },
-    /// An attempt failed and will be repeated.
-    Retrying {
-        /// The call.
-        call: CallId,
-        /// The attempt that failed.
-        attempt: u32,
-        /// Why.
-        error: ProviderError,
-        /// The pause before the next.
-        delay_ms: u64,
-    },
-    /// The whole response.
-    Responded {
-        /// The call.
-        call: CallId,
-        /// The attempt.
-        attempt: u32,
-        /// An assistant message.
-        message: Message,
-    },
-    /// The call failed.
-    CallFailed {
-        /// The call.
-        call: CallId,
-        /// The last attempt.
-        attempt: u32,
-        /// Why.
-        error: ProviderError,
-    },
-    /// A hook answered.
-    HookDone {
-        /// Which.
-        hook: HookId,
-        /// What it said.
-        verdict: Verdict,
-    },
-    /// A tool shows a partial result.
-    ToolUpdated {
-        /// The call.
-        call: ToolCallId,
-        /// The result so far.
-        partial: ToolResult,
-    },
-    /// A tool shows progress.
-    ToolProgress {
-        /// The call.
-        call: ToolCallId,
-        /// The line.
-        text: String,
-    },
-    /// A tool is done and nothing of it runs any more.
-    ToolFinished {
-        /// The call.
-        call: ToolCallId,
-        /// What it gave.
-        result: Result<ToolResult, ToolError>,
-        /// How long it ran.
-        duration_ms: u64,
-    },
-    /// A sub-agent is done.
-    ChildEnded {
-        /// The call that asked for it.
-        call: ToolCallId,
-        /// What it gave.
-        result: Result<ToolResult, ToolError>,
-        /// How long it ran.
-        duration_ms: u64,
-    },
-    /// A sub-agent tells what it does.
-    ChildIs {
-        /// The call that asked for it.
-        call: ToolCallId,
-        /// What.
-        doing: Doing,
-    },
-    /// A batch is durable.
-    Committed {
-        /// Which.
-        batch: u64,
-        /// The number of each entry.
-        seqs: Vec<Seq>,
-    },
-    /// A batch is not durable and will not be.
-    CommitFailed {
-        /// Which.
-        batch: u64,
-        /// Why.
-        error: String,
-        /// Whether it may be in the journal all the same.
-        fate: Fate,
-    },
-    /// The writer died: what is not committed must be sent again.
-    WriterLost,
-    /// The connection died, and the open call with it.
-    ConnectionLost {
-        /// How.
-        reason: String,
-    },
-    /// The executor died, and the running tools with it.
-    ExecutorLost {
-        /// How.
-        reason: String,
-    },
-    /// Time is up.
-    Timer {
-        /// For what.
-        timer: Timer,
-    },
-}
-
 /// What an agent in a run does, as whoever waits for it should know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
@@ -239,59 +32,6 @@ pub enum Doing {
     AtWork,
     /// Nothing goes on, here or in any of its sub-agents, until a person answers.
     WaitingForAPerson,
-}
-
-impl Input {
-    /// The sender's id, for an input from outside.
-    pub fn id(&self) -> Option<&InputId> {
-        match self {
-            Self::Prompt { input_id, .. }
-            | Self::PromptFor { input_id, .. }
-            | Self::Steer { input_id, .. }
-            | Self::FollowUp { input_id, .. }
-            | Self::Continue { input_id, .. }
-            | Self::Abort { input_id }
-            | Self::Reset { input_id }
-            | Self::Restore { input_id, .. }
-            | Self::Configure { input_id, .. }
-            | Self::Rotate { input_id, .. }
-            | Self::Approved { input_id, .. }
-            | Self::Plan { input_id, .. } => Some(input_id),
-            Self::Delta { .. }
-            | Self::Retrying { .. }
-            | Self::Responded { .. }
-            | Self::CallFailed { .. }
-            | Self::HookDone { .. }
-            | Self::ToolUpdated { .. }
-            | Self::ToolProgress { .. }
-            | Self::ToolFinished { .. }
-            | Self::ChildEnded { .. }
-            | Self::ChildIs { .. }
-            | Self::Committed { .. }
-            | Self::CommitFailed { .. }
-            | Self::WriterLost
-            | Self::ConnectionLost { .. }
-            | Self::ExecutorLost { .. }
-            | Self::Timer { .. } => None,
-        }
-    }
-}
-
-/// What is decided on planned changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlanDecision {
-    /// Carry them out, in the plan's order.
-    Approve {
-        /// Which; all of them for `None`.
-        changes: Option<Vec<u32>>,
-    },
-    /// Drop them, and tell the model.
-    Reject {
-        /// Which; all of them for `None`.
-        changes: Option<Vec<u32>>,
-        /// Why.
-        reason: String,
-    },
 }
 
 /// What time can be up for.

@@ -1,12 +1,13 @@
-//! The pure machine: inputs in, effects out. No I/O, no clock, no randomness.
+//! The pure machine: commands and reports in, effects out. No I/O, no clock, no randomness.
 //!
-//! [`Machine::handle`] takes an input, changes the state, and returns what is to be done. State has two parts:
+//! [`Machine::command`] takes what someone outside asks, [`Machine::report`] what an actor tells; each changes the state
+//! and returns what is to be done. State has two parts:
 //! [`Durable`] is the fold of the journal, `Flight` is what is under way and what a fold leaves empty. Entries are
 //! applied when they are made; everything that may only happen once they are durable (events, requests, tools,
 //! acknowledgements) waits in the entry's batch and is released by `Committed`, in order. When the journal cannot
 //! be written the state is ahead of the truth, so the agent drops it and folds again.
 //!
-//! The rooms: `accept` takes inputs in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
+//! The rooms: `accept` takes commands in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
 //! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
 //! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run` act on what they say, `rotate` changes the session; [`durable`] applies entries and
 //! [`events`] says what they mean to observers.
@@ -26,9 +27,10 @@ mod hooks_tool;
 pub mod input;
 mod pipeline;
 mod plan;
-pub mod report;
+pub(crate) mod report;
 mod rotate;
 pub mod run;
+pub mod run_report;
 mod seen;
 mod time;
 mod tools;
@@ -40,18 +42,19 @@ use std::time::Duration;
 
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
-    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, ModelConfig, PermissionDecision, Seq,
-    SessionId,
+    AgentEvent, Batch, Class, Command, Entry, EntryBody, EntryId, EventId, Fate, LoopId, ModelConfig,
+    PermissionDecision, Seq, SessionId,
 };
 
 pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
 use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, InputError, Now,
-    PlanDecision, SessionSource, SlowHooks, Timer, Verdict, Vetting,
+    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, InputError, Now, SessionSource,
+    SlowHooks, Timer, Verdict, Vetting,
 };
-pub use report::RunReport;
+pub(crate) use report::Report;
+pub use run_report::RunReport;
 
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
@@ -221,43 +224,38 @@ impl Machine {
         self.finish_input()
     }
 
-    /// Takes an input; returns what is to be done, in order.
-    pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
+    /// Takes a command; returns what is to be done, in order.
+    pub fn command(&mut self, now: Now, command: Command) -> Vec<Effect> {
         self.now = now;
-        match input {
-            Input::Prompt { .. }
-            | Input::PromptFor { .. }
-            | Input::Steer { .. }
-            | Input::FollowUp { .. }
-            | Input::Continue { .. }
-            | Input::Abort { .. }
-            | Input::Reset { .. }
-            | Input::Restore { .. }
-            | Input::Configure { .. }
-            | Input::Rotate { .. }
-            | Input::Approved { .. }
-            | Input::Plan { .. } => self.accept(input),
-            Input::Delta { call, attempt, deltas } => self.delta(&call, attempt, deltas),
-            Input::Retrying { call, attempt, error, delay_ms } => self.retrying(&call, attempt, error, delay_ms),
-            Input::Responded { call, attempt, message } => self.responded(&call, attempt, message),
-            Input::CallFailed { call, attempt, error } => self.call_failed(&call, attempt, error),
-            Input::HookDone { hook, verdict } => self.hook_done(hook, verdict),
-            Input::ToolUpdated { call, partial } => self.tool_updated(&call, partial),
-            Input::ToolProgress { call, text } => self.tool_progress(&call, text),
-            Input::ToolFinished { call, result, duration_ms } | Input::ChildEnded { call, result, duration_ms } => {
+        self.accept(command);
+        self.finish_input()
+    }
+
+    /// Takes a report; returns what is to be done, in order.
+    pub fn report(&mut self, now: Now, report: Report) -> Vec<Effect> {
+        self.now = now;
+        match report {
+            Report::Delta { call, attempt, deltas } => self.delta(&call, attempt, deltas),
+            Report::Retrying { call, attempt, error, delay_ms } => self.retrying(&call, attempt, error, delay_ms),
+            Report::Responded { call, attempt, message } => self.responded(&call, attempt, message),
+            Report::CallFailed { call, attempt, error } => self.call_failed(&call, attempt, error),
+            Report::HookDone { hook, verdict } => self.hook_done(hook, verdict),
+            Report::ToolUpdated { call, partial } => self.tool_updated(&call, partial),
+            Report::ToolProgress { call, text } => self.tool_progress(&call, text),
+            Report::ToolFinished { call, result, duration_ms } | Report::ChildEnded { call, result, duration_ms } => {
                 self.tool_finished(&call, result, duration_ms);
             }
-            Input::ChildIs { call, doing } => {
+            Report::ChildIs { call, doing } => {
                 if let Some(tool) = self.flight.tools.get_mut(&call) {
                     tool.child = doing;
                 }
             }
-            Input::Committed { batch, seqs } => self.committed(batch, &seqs),
-            Input::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),
-            Input::WriterLost => self.send_again(),
-            Input::ConnectionLost { reason } => self.connection_lost(reason),
-            Input::ExecutorLost { reason: _ } => self.executor_lost(),
-            Input::Timer { timer } => self.timer(timer),
+            Report::Committed { batch, seqs } => self.committed(batch, &seqs),
+            Report::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),
+            Report::WriterLost => self.send_again(),
+            Report::ConnectionLost { reason } => self.connection_lost(reason),
+            Report::ExecutorLost { reason: _ } => self.executor_lost(),
+            Report::Timer { timer } => self.timer(timer),
         }
         self.finish_input()
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::{BlockStage, PlannedChange};
 use playhouse_protocol::{
-    AgentMessage, CallId, Content, EffectClass, EntryBody, InputId, Message, MessageId, Mode, StopReason, ToolResult,
-    Usage,
+    AgentMessage, CallId, Content, EffectClass, EntryBody, InputId, Message, MessageId, Mode, PlanDecision, StopReason,
+    ToolResult, Usage,
 };
 
 use super::Machine;
 use super::durable::{CallSlot, Origin, Run};
 use super::flight::OpenCall;
-use super::input::{InputError, PlanDecision};
+use super::input::InputError;
 
 /// What a sub-agent is told whose parent only plans.
 const CHILD_PLANS: &str = "nothing may be changed while the plan is being made, and a sub-agent has no plan of its own; \

@@ -1,42 +1,129 @@
-//! What a run amounts to.
+//! What the actors around an agent report to its machine: the connection, the executor, the writer, hooks, sub-agents
+//! and timers.
 
-use std::sync::Arc;
+use playhouse_protocol::{CallId, Fate, Message, ProviderError, Seq, StreamDelta, ToolCallId, ToolError, ToolResult};
 
-use playhouse_protocol::{AgentMessage, InputId, LoopId, Message, Outcome, SessionId, Usage};
+use super::input::{Doing, HookId, Timer, Verdict};
 
-/// An ended run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunReport {
-    /// The session.
-    pub session_id: SessionId,
-    /// The run.
-    pub loop_id: LoopId,
-    /// The input that started it.
-    pub input_id: InputId,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What it added to the conversation.
-    pub messages: Vec<Arc<AgentMessage>>,
-    /// What its calls consumed.
-    pub usage: Usage,
-}
-
-impl RunReport {
-    /// The last text of the model that is not empty: a run that was stopped may end with nothing.
-    pub(crate) fn last_words(&self) -> Option<String> {
-        let messages = self.messages.iter().rev().filter_map(|message| message.llm());
-        let said = messages.filter(|message| matches!(message, Message::Assistant { .. })).map(Message::text);
-        said.into_iter().find(|text| !text.trim().is_empty())
-    }
-
-    /// The text of the model's last message, empty when there is none.
-    pub fn text(&self) -> String {
-        self.messages
-            .iter()
-            .rev()
-            .filter_map(|message| message.llm())
-            .find(|message| matches!(message, Message::Assistant { .. }))
-            .map(Message::text)
-            .unwrap_or_default()
-    }
+/// What happened, as an actor tells it. A report is believed: a forged one could release effects before they are
+/// durable. So the type has no name outside of this crate.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// Pieces of a response.
+    Delta {
+        /// The call.
+        call: CallId,
+        /// The attempt.
+        attempt: u32,
+        /// What came.
+        deltas: Vec<StreamDelta>,
+    },
+    /// An attempt failed and will be repeated.
+    Retrying {
+        /// The call.
+        call: CallId,
+        /// The attempt that failed.
+        attempt: u32,
+        /// Why.
+        error: ProviderError,
+        /// The pause before the next.
+        delay_ms: u64,
+    },
+    /// The whole response.
+    Responded {
+        /// The call.
+        call: CallId,
+        /// The attempt.
+        attempt: u32,
+        /// An assistant message.
+        message: Message,
+    },
+    /// The call failed.
+    CallFailed {
+        /// The call.
+        call: CallId,
+        /// The last attempt.
+        attempt: u32,
+        /// Why.
+        error: ProviderError,
+    },
+    /// A hook answered.
+    HookDone {
+        /// Which.
+        hook: HookId,
+        /// What it said.
+        verdict: Verdict,
+    },
+    /// A tool shows a partial result.
+    ToolUpdated {
+        /// The call.
+        call: ToolCallId,
+        /// The result so far.
+        partial: ToolResult,
+    },
+    /// A tool shows progress.
+    ToolProgress {
+        /// The call.
+        call: ToolCallId,
+        /// The line.
+        text: String,
+    },
+    /// A tool is done and nothing of it runs any more.
+    ToolFinished {
+        /// The call.
+        call: ToolCallId,
+        /// What it gave.
+        result: Result<ToolResult, ToolError>,
+        /// How long it ran.
+        duration_ms: u64,
+    },
+    /// A sub-agent is done.
+    ChildEnded {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// What it gave.
+        result: Result<ToolResult, ToolError>,
+        /// How long it ran.
+        duration_ms: u64,
+    },
+    /// A sub-agent tells what it does.
+    ChildIs {
+        /// The call that asked for it.
+        call: ToolCallId,
+        /// What.
+        doing: Doing,
+    },
+    /// A batch is durable.
+    Committed {
+        /// Which.
+        batch: u64,
+        /// The number of each entry.
+        seqs: Vec<Seq>,
+    },
+    /// A batch is not durable and will not be.
+    CommitFailed {
+        /// Which.
+        batch: u64,
+        /// Why.
+        error: String,
+        /// Whether it may be in the journal all the same.
+        fate: Fate,
+    },
+    /// The writer died: what is not committed must be sent again.
+    WriterLost,
+    /// The connection died, and the open call with it.
+    ConnectionLost {
+        /// How.
+        reason: String,
+    },
+    /// The executor died, and the running tools with it.
+    ExecutorLost {
+        /// How.
+        reason: String,
+    },
+    /// Time is up.
+    Timer {
+        /// For what.
+        timer: Timer,
+    },
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use playhouse_agent::machine::{FilterVerdict, HookPoint, Timer, Verdict};
+use playhouse_agent::testing::Report;
 use playhouse_protocol::{EntryBody, Outcome, ProviderError, ToolError, ToolResult};
 
 use crate::rig::{EVERY_HOOK, Rig};
@@ -177,7 +178,7 @@ fn while_text_streams() {
     );
     // What the call still says is stale.
     let deltas = vec![playhouse_protocol::StreamDelta::Text { delta: "late".into() }];
-    assert_eq!(rig.tell(playhouse_agent::machine::Input::Delta { call, attempt, deltas }), [""; 0]);
+    assert_eq!(rig.tell(Report::Delta { call, attempt, deltas }), [""; 0]);
     assert_eq!(rig.talk(), ["user: hi", "model Aborted: half a thought"]);
     is_over(&mut rig);
 }

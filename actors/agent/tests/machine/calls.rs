@@ -1,6 +1,6 @@
 //! Model calls: their attempts, their ends, and the tool calls in their responses.
 
-use playhouse_agent::machine::Input;
+use playhouse_agent::testing::Report;
 use playhouse_protocol::{Content, Message, Outcome, ProviderError, StopReason, StreamDelta};
 use serde_json::json;
 
@@ -58,18 +58,18 @@ fn only_the_open_attempt_is_heard() {
     let (call, attempt, _) = rig.calls[0].clone();
     rig.retrying(limited(), 1);
     let stale = [
-        Input::Delta { call: call.clone(), attempt, deltas: vec![StreamDelta::Text { delta: "x".into() }] },
-        Input::Retrying { call: call.clone(), attempt, error: limited(), delay_ms: 1 },
-        Input::Responded { call: call.clone(), attempt, message: assistant("x", &[], StopReason::Stop) },
-        Input::CallFailed { call: call.clone(), attempt, error: limited() },
-        Input::Responded { call: "s.c.1/9/0".into(), attempt: 1, message: assistant("x", &[], StopReason::Stop) },
+        Report::Delta { call: call.clone(), attempt, deltas: vec![StreamDelta::Text { delta: "x".into() }] },
+        Report::Retrying { call: call.clone(), attempt, error: limited(), delay_ms: 1 },
+        Report::Responded { call: call.clone(), attempt, message: assistant("x", &[], StopReason::Stop) },
+        Report::CallFailed { call: call.clone(), attempt, error: limited() },
+        Report::Responded { call: "s.c.1/9/0".into(), attempt: 1, message: assistant("x", &[], StopReason::Stop) },
     ];
     for input in stale {
         assert_eq!(rig.tell(input.clone()), [""; 0], "{input:?}");
     }
     rig.says("heard");
     assert_eq!(rig.talk(), ["user: hi", "model Stop: heard"]);
-    let again = Input::Responded { call, attempt: 1, message: assistant("twice", &[], StopReason::Stop) };
+    let again = Report::Responded { call, attempt: 1, message: assistant("twice", &[], StopReason::Stop) };
     assert_eq!(rig.tell(again), [""; 0]);
 }
 
@@ -79,20 +79,20 @@ fn a_call_lost_with_its_connection_is_asked_again_under_the_retry_cap() {
     rig.prompt("hi");
     rig.delta("half");
     assert_eq!(
-        rig.tell(Input::ConnectionLost { reason: "gone".into() }),
+        rig.tell(Report::ConnectionLost { reason: "gone".into() }),
         ["MessageEnd model t0a0 = model Error: ", "ProviderRetry 0 0", "ModelRequestStart t0a1 1", "> call 1"]
     );
     assert_eq!(rig.calls.last().unwrap().1, 1);
-    rig.tell(Input::ConnectionLost { reason: "gone".into() });
+    rig.tell(Report::ConnectionLost { reason: "gone".into() });
     assert_eq!(rig.calls.last().unwrap().1, 2);
-    rig.tell(Input::ConnectionLost { reason: "gone".into() });
+    rig.tell(Report::ConnectionLost { reason: "gone".into() });
     let outcome = &rig.reports[0].outcome;
     assert!(matches!(outcome, Outcome::Error { message } if message.contains("gone")), "{outcome:?}");
 
     // A turn that was answered begins to count anew.
     rig.prompt("again");
     for _ in 0..2 {
-        rig.tell(Input::ConnectionLost { reason: "gone".into() });
+        rig.tell(Report::ConnectionLost { reason: "gone".into() });
     }
     assert_eq!(rig.says("there").last().unwrap(), "> finish stop");
 }
@@ -111,7 +111,7 @@ fn a_connection_lost_before_the_request_went_out_changes_nothing() {
     let mut rig = Rig::new();
     rig.held = true;
     rig.prompt("hi");
-    rig.tell(Input::ConnectionLost { reason: "gone".into() });
+    rig.tell(Report::ConnectionLost { reason: "gone".into() });
     rig.held = false;
     assert_eq!(rig.commit().last().unwrap(), "> call 0");
 }
@@ -212,7 +212,7 @@ fn a_request_says_what_the_script_goes_by() {
     assert_eq!(rig.calls[0].2.response, 0, "a failure is no response");
     rig.wants(&[("c1", "read")]);
     rig.done("c1");
-    rig.tell(Input::ConnectionLost { reason: "gone".into() });
+    rig.tell(Report::ConnectionLost { reason: "gone".into() });
     let config = &rig.calls.last().unwrap().2;
     assert_eq!((config.response, config.attempt, &*config.first_prompt), (1, 1, "first"));
 }

@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{HookPoint, Input, Journal, Machine, Verdict, events};
+use playhouse_agent::machine::{HookPoint, Journal, Machine, Verdict, events};
+use playhouse_agent::testing::Report;
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, ContinuationKind, Entry, EntryBody, Outcome, PermissionDecision, ProviderError, Seq,
-    StopReason, ToolError, ToolExecutionStrategy,
+    AgentEvent, AgentMessage, Command, ContinuationKind, Entry, EntryBody, Op, Outcome, PermissionDecision,
+    ProviderError, Seq, StopReason, ToolError, ToolExecutionStrategy,
 };
 use playhouse_provider::rules::Services;
 
@@ -100,7 +101,7 @@ fn retries_and_skips() -> Rig {
     let mut rig = Rig::with(|_, settings| settings.tool_execution = ToolExecutionStrategy::Sequential);
     rig.prompt("one");
     rig.retrying(ProviderError::RateLimited { retry_after_ms: None }, 5);
-    rig.tell(Input::ConnectionLost { reason: "gone".into() });
+    rig.tell(Report::ConnectionLost { reason: "gone".into() });
     rig.respond(assistant("cut", &[("", "read"), ("c2", "once")], StopReason::Length));
     rig.steer("no");
     rig.done("s_c_1_0_2_1");
@@ -125,15 +126,15 @@ fn refusals_and_resets() -> Rig {
     rig.done("c1");
     rig.allow();
     let messages = vec![Arc::new(AgentMessage::user("hello", 1))];
-    rig.tell(Input::Restore { input_id: "r".into(), messages });
+    rig.tell(Command::new("r", Op::Restore { messages }));
     rig.go_on(ContinuationKind::Default);
     rig.allow();
     rig.says("hi");
     rig.allow();
-    rig.tell(Input::Reset { input_id: "z".into() });
+    rig.tell(Command::new("z", Op::Reset));
     let mut settings = Box::new(rig.machine.durable().settings.as_ref().clone());
     settings.limits.max_turns = None;
-    rig.tell(Input::Configure { input_id: "c".into(), settings });
+    rig.tell(Command::new("c", Op::Configure { settings }));
     rig.prompt("two");
     rig.come_to_rest();
     rig

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::Input;
+use playhouse_agent::testing::Report;
 use playhouse_protocol::{
-    AgentMessage, Content, EntryBody, Message, ModelConfig, Outcome, ProviderError, ResponseFormat, StopReason, Usage,
+    AgentMessage, Command, Content, EntryBody, Message, ModelConfig, Op, Outcome, ProviderError, ResponseFormat,
+    StopReason, Usage,
 };
 use serde_json::json;
 
@@ -78,7 +79,7 @@ fn a_call_that_is_lost_again_and_again_falls_back_too() {
     });
     rig.prompt("hi");
     for asked_next in ["x", "b"] {
-        rig.tell(Input::ConnectionLost { reason: "gone".into() });
+        rig.tell(Report::ConnectionLost { reason: "gone".into() });
         assert_eq!(asked(&rig), model(asked_next));
     }
 }
@@ -140,7 +141,7 @@ fn a_form_is_asked_for_in_every_turn_of_its_run_and_survives_a_crash() {
     let mut rig = Rig::new();
     let format = Arc::new(ResponseFormat { name: "f".into(), schema: json!({"type": "object"}) });
     let messages = vec![Arc::new(AgentMessage::user("hi", 0))];
-    rig.tell(Input::PromptFor { input_id: "i".into(), messages, format: format.clone() });
+    rig.tell(Command::new("i", Op::Prompt { messages, format: Some(format.clone()) }));
     let form = |rig: &Rig| rig.calls.last().unwrap().2.response_format.clone();
     assert_eq!(form(&rig), Some(format.clone()));
     rig.wants(&[("c1", "read")]);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{Approver, Authority, Catalog, HookCall, HookPoint, Input, Verdict, Vetting};
+use playhouse_agent::machine::{Approver, Authority, Catalog, HookCall, HookPoint, Verdict, Vetting};
 use playhouse_protocol::{
-    Access, EntryBody, GrantScope, Level, Passage, PermissionDecision, Question, Ruling, ToolCallId, ToolDefinition,
-    ToolError, ToolResult,
+    Access, Command, EntryBody, GrantScope, Level, Op, Passage, PermissionDecision, Question, Ruling, ToolCallId,
+    ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
@@ -164,10 +164,10 @@ fn a_yes_for_the_session_ends_when_it_moves_to_another_directory() {
     rig.says("done");
     let mut settings = rig.machine.durable().settings.as_ref().clone();
     settings.temperature = Some(0.5);
-    rig.tell(Input::Configure { input_id: "warmer".into(), settings: Box::new(settings.clone()) });
+    rig.tell(Command::new("warmer", Op::Configure { settings: Box::new(settings.clone()) }));
     assert_eq!(rig.machine.durable().grants(), ["of the parent", "lasting"]);
     settings.cwd = "/elsewhere".into();
-    rig.tell(Input::Configure { input_id: "move".into(), settings: Box::new(settings) });
+    rig.tell(Command::new("move", Op::Configure { settings: Box::new(settings) }));
     assert_eq!(rig.machine.settings_with_grants().grants, Vec::<String>::new());
     rig.restart();
     rig.prompt("again");

@@ -1,8 +1,8 @@
 //! Plan mode: what would change something waits, and is carried out when someone approves of it.
 
-use playhouse_agent::machine::{HookPoint, Input, PlanDecision};
+use playhouse_agent::machine::HookPoint;
 use playhouse_protocol::entry::SpawnRef;
-use playhouse_protocol::{EntryBody, Mode, PermissionMode};
+use playhouse_protocol::{Command, EntryBody, Mode, Op, PermissionMode, PlanDecision};
 
 use crate::rig::Rig;
 
@@ -11,7 +11,7 @@ fn planning() -> Rig {
 }
 
 fn decide(rig: &mut Rig, decision: PlanDecision) -> Vec<String> {
-    rig.tell(Input::Plan { input_id: "decision".into(), decision })
+    rig.tell(Command::new("decision", Op::Plan { decision }))
 }
 
 fn approve(rig: &mut Rig, changes: Option<&[u32]>) -> Vec<String> {
@@ -102,7 +102,7 @@ fn part_of_a_plan_can_be_approved_and_the_rest_rejected() {
     rig.come_to_rest();
     assert_eq!(changes(&rig), [(1, "once".to_owned())]);
     let reject = PlanDecision::Reject { changes: Some(vec![1]), reason: "use the other file".into() };
-    let lines = rig.tell(Input::Plan { input_id: "no".into(), decision: reject });
+    let lines = rig.tell(Command::new("no", Op::Plan { decision: reject }));
     assert_eq!(lines[0], "PlanResolved [] [1]");
     assert_eq!(changes(&rig), []);
     let talk = rig.talk();
@@ -125,7 +125,7 @@ fn nonsense_about_a_plan_is_refused_and_a_repeated_decision_counts_once() {
     rig.come_to_rest();
     assert_eq!(approve(&mut rig, Some(&[1])), ["> ack decision"], "told again after it was taken");
     rig.prompt("go on");
-    let lines = rig.tell(Input::Plan { input_id: "late".into(), decision: PlanDecision::Approve { changes: None } });
+    let lines = rig.tell(Command::new("late", Op::Plan { decision: PlanDecision::Approve { changes: None } }));
     assert!(lines[0].starts_with("> refuse late: a run is under way"), "{lines:?}");
 }
 
@@ -169,7 +169,7 @@ fn a_change_of_mode_is_told_and_acting_agents_act() {
     let mut rig = planned();
     let mut settings = rig.machine.durable().settings.as_ref().clone();
     settings.mode = Mode::Act;
-    let lines = rig.tell(Input::Configure { input_id: "act".into(), settings: Box::new(settings) });
+    let lines = rig.tell(Command::new("act", Op::Configure { settings: Box::new(settings) }));
     assert_eq!(lines[0], "ModeChanged Act");
     rig.prompt("do it");
     assert!(rig.wants(&[("c", "once")]).contains(&"> run c First".to_owned()));
@@ -191,7 +191,7 @@ fn the_directory_does_not_change_under_a_plan() {
     let elsewhere = |rig: &mut Rig, id: &str| {
         let mut settings = rig.machine.durable().settings.as_ref().clone();
         settings.cwd = "/elsewhere".into();
-        rig.tell(Input::Configure { input_id: id.into(), settings: Box::new(settings) })
+        rig.tell(Command::new(id, Op::Configure { settings: Box::new(settings) }))
     };
     let lines = elsewhere(&mut rig, "move");
     assert!(lines[0].contains("planned for the present working directory"), "{lines:?}");

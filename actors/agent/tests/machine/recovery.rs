@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use playhouse_agent::machine::{HookPoint, Input, Timer};
-use playhouse_protocol::{EntryBody, ExecutionLimits, Fate, PermissionDecision, ProviderError, ToolResult};
+use playhouse_agent::machine::{HookPoint, Timer};
+use playhouse_agent::testing::Report;
+use playhouse_protocol::{
+    Command, EntryBody, ExecutionLimits, Fate, Op, PermissionDecision, ProviderError, ToolResult,
+};
 
 use crate::rig::{EVERY_HOOK, Rig};
 
@@ -66,7 +69,7 @@ fn an_executor_that_dies_takes_its_tools_but_not_their_results_nor_children() {
     // It is done; its end only waits for the hook.
     rig.done("c2");
     assert_eq!(
-        rig.tell(Input::ExecutorLost { reason: "gone".into() }),
+        rig.tell(Report::ExecutorLost { reason: "gone".into() }),
         [
             "> cancel hook",
             "ToolExecutionEnd c1",
@@ -226,7 +229,7 @@ fn a_lost_writer_is_sent_everything_again_in_order() {
     rig.steer("one");
     rig.steer("two");
     let sent: Vec<u64> = rig.queued.drain(..).map(|(_, batch)| batch.number).collect();
-    rig.tell(Input::WriterLost);
+    rig.tell(Report::WriterLost);
     let again: Vec<u64> = rig.queued.iter().map(|(_, batch)| batch.number).collect();
     assert_eq!((sent, again), (vec![0, 1, 2], vec![0, 1, 2]));
     rig.held = false;
@@ -242,7 +245,7 @@ fn a_failed_commit_refuses_what_it_held_and_parks() {
     rig.prompt("hi");
     rig.steer("one");
     let batch = rig.queued[0].1.number;
-    let lines = rig.tell(Input::CommitFailed { batch, error: "disk full".into(), fate: Fate::NotWritten });
+    let lines = rig.tell(Report::CommitFailed { batch, error: "disk full".into(), fate: Fate::NotWritten });
     let not_journaled = "the journal could not be written, so nothing was accepted: disk full";
     assert_eq!(
         lines,
@@ -266,7 +269,7 @@ fn f54_what_may_be_in_the_journal_is_not_refused() {
     rig.held = true;
     rig.prompt("hi");
     let batch = rig.queued[0].1.number;
-    let lines = rig.tell(Input::CommitFailed { batch, error: "EIO".into(), fate: Fate::Unknown });
+    let lines = rig.tell(Report::CommitFailed { batch, error: "EIO".into(), fate: Fate::Unknown });
     let unknown = "it is not known whether this was accepted (EIO): send it again under the id `i1`, and it is taken \
                    once";
     assert_eq!(lines, [format!("> refuse i1: {unknown}"), "> park: the journal could not be written: EIO".into()]);
@@ -277,7 +280,7 @@ fn f24_a_repeated_input_is_acknowledged_and_not_taken_twice() {
     let mut rig = Rig::new();
     let prompt = |rig: &mut Rig| {
         let messages = vec![std::sync::Arc::new(playhouse_protocol::AgentMessage::user("hi", 1))];
-        rig.tell(Input::Prompt { input_id: "same".into(), messages })
+        rig.tell(Command::new("same", Op::prompt(messages)))
     };
     rig.held = true;
     prompt(&mut rig);
@@ -301,16 +304,16 @@ fn what_is_refused_leaves_no_trace() {
     assert_eq!(rig.prompt("again"), [format!("> refuse i2: {running}")]);
     assert_eq!(rig.go_on(playhouse_protocol::ContinuationKind::Default), [format!("> refuse i3: {running}")]);
     assert_eq!(rig.rotate("t"), [format!("> refuse i4: {running}")]);
-    let reset = Input::Reset { input_id: "r".into() };
+    let reset = Command::new("r", Op::Reset);
     assert_eq!(rig.tell(reset), [format!("> refuse r: {running}")]);
-    let restore = Input::Restore { input_id: "r".into(), messages: Vec::new() };
+    let restore = Command::new("r", Op::Restore { messages: Vec::new() });
     assert_eq!(rig.tell(restore), [format!("> refuse r: {running}")]);
     assert_eq!(
         rig.steer(""),
         ["> refuse i5: there is nothing in this input for a model: give it a user message with text or an image"]
     );
     let message = std::sync::Arc::new(crate::rig::assistant("me", &[], playhouse_protocol::StopReason::Stop).into());
-    let steer = Input::Steer { input_id: "m".into(), message };
+    let steer = Command::new("m", Op::Steer { message });
     assert_eq!(rig.tell(steer), ["> refuse m: only user messages and extensions can be given as input"]);
     assert_eq!(rig.bodies().count(), entries);
 }
@@ -322,9 +325,9 @@ fn a_late_update_of_a_tool_is_not_shown() {
     rig.wants(&[("c1", "read"), ("c2", "read")]);
     rig.done("c1");
     assert_eq!(rig.tool_shows("c1", "late"), [""; 0]);
-    assert_eq!(rig.tell(Input::ToolProgress { call: "c1".into(), text: "late".into() }), [""; 0]);
+    assert_eq!(rig.tell(Report::ToolProgress { call: "c1".into(), text: "late".into() }), [""; 0]);
     assert_eq!(rig.tool_ends("c1", Ok(ToolResult::text("twice"))), [""; 0]);
-    assert_eq!(rig.tell(Input::ToolProgress { call: "c2".into(), text: "busy".into() }), ["ProgressMessage c2 busy"]);
+    assert_eq!(rig.tell(Report::ToolProgress { call: "c2".into(), text: "busy".into() }), ["ProgressMessage c2 busy"]);
     assert_eq!(rig.bodies().filter(|body| matches!(body, EntryBody::ToolEnded { .. })).count(), 1);
 }
 
@@ -384,4 +387,21 @@ fn f60_restarts_beneath_which_a_sub_agent_works_are_counted_by_the_sub_agent() {
         rig.restart();
     }
     assert!(rig.restart().last().unwrap().starts_with("> park"));
+}
+
+#[test]
+fn an_answer_that_is_repeated_after_a_crash_is_known_and_decides_nothing_else() {
+    let mut rig = Rig::new();
+    rig.prompt("go");
+    rig.wants(&[("c1", "lasting"), ("c2", "risky")]);
+    let asked: Vec<_> = rig.asks.clone();
+    let answer =
+        |at: usize| Op::Answer { permission_id: asked[at].clone(), decision: PermissionDecision::AllowSession };
+    assert!(rig.tell(Command::new("yes", answer(0))).contains(&"> ack yes".to_owned()));
+    rig.restart();
+    let entries = rig.bodies().count();
+    assert_eq!(rig.tell(Command::new("yes", answer(0))), ["> ack yes"]);
+    // The id stands for the first answer, whatever comes under it.
+    assert_eq!(rig.tell(Command::new("yes", answer(1))), ["> ack yes"]);
+    assert_eq!(rig.bodies().count(), entries);
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    Approver, Authority, Catalog, Doing, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Input, Journal,
-    Machine, Now, RunReport, Setup, Timer, Verdict, Vetting,
+    Approver, Authority, Catalog, Doing, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Journal, Machine,
+    Now, RunReport, Setup, Timer, Verdict, Vetting,
 };
+use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    Access, AgentEvent, AgentMessage, Batch, CallId, Content, ContinuationKind, Durability, EffectClass, Entry,
-    EntryBody, Event, ExecutionLimits, GrantScope, InputId, Level, Message, ModelConfig, PermissionDecision,
+    Access, AgentEvent, AgentMessage, Batch, CallId, Command, Content, ContinuationKind, Durability, EffectClass,
+    Entry, EntryBody, Event, ExecutionLimits, GrantScope, InputId, Level, Message, ModelConfig, Op, PermissionDecision,
     PermissionId, PermissionMode, ProviderError, Question, Ruling, Seq, SessionId, Stance, StopReason, StreamConfig,
     StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult, Usage,
 };
@@ -99,6 +100,25 @@ pub const EVERY_HOOK: [HookPoint; 12] = [
     HookPoint::Stop,
     HookPoint::SessionStart,
 ];
+
+/// What a machine can be told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Command(Command),
+    Report(Report),
+}
+
+impl From<Command> for Input {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+impl From<Report> for Input {
+    fn from(report: Report) -> Self {
+        Self::Report(report)
+    }
+}
 
 pub struct Rig {
     pub machine: Machine,
@@ -199,9 +219,12 @@ impl Rig {
     }
 
     /// Hands an input in; gives what was noted meanwhile.
-    pub fn tell(&mut self, input: Input) -> Vec<String> {
+    pub fn tell(&mut self, input: impl Into<Input>) -> Vec<String> {
         let before = self.lines.len();
-        let effects = self.machine.handle(self.now(), input);
+        let effects = match input.into() {
+            Input::Command(command) => self.machine.command(self.now(), command),
+            Input::Report(report) => self.machine.report(self.now(), report),
+        };
         self.carry_out(effects);
         self.settle();
         self.lines[before..].to_vec()
@@ -244,7 +267,7 @@ impl Rig {
             journal.push((seq, entry.clone()));
             seqs.push(seq);
         }
-        let effects = self.machine.handle(self.now(), Input::Committed { batch: batch.number, seqs });
+        let effects = self.machine.report(self.now(), Report::Committed { batch: batch.number, seqs });
         self.carry_out(effects);
     }
 
@@ -328,32 +351,32 @@ impl Rig {
 
     pub fn prompt(&mut self, text: &str) -> Vec<String> {
         let (input_id, messages) = (self.input_id(), vec![self.user(text)]);
-        self.tell(Input::Prompt { input_id, messages })
+        self.tell(Command::new(input_id, Op::prompt(messages)))
     }
 
     pub fn steer(&mut self, text: &str) -> Vec<String> {
         let (input_id, message) = (self.input_id(), self.user(text));
-        self.tell(Input::Steer { input_id, message })
+        self.tell(Command::new(input_id, Op::Steer { message }))
     }
 
     pub fn follow_up(&mut self, text: &str) -> Vec<String> {
         let (input_id, message) = (self.input_id(), self.user(text));
-        self.tell(Input::FollowUp { input_id, message })
+        self.tell(Command::new(input_id, Op::FollowUp { message }))
     }
 
     pub fn abort(&mut self) -> Vec<String> {
         let input_id = self.input_id();
-        self.tell(Input::Abort { input_id })
+        self.tell(Command::new(input_id, Op::Abort))
     }
 
     pub fn go_on(&mut self, kind: ContinuationKind) -> Vec<String> {
         let input_id = self.input_id();
-        self.tell(Input::Continue { input_id, kind })
+        self.tell(Command::new(input_id, Op::Continue { kind }))
     }
 
     pub fn rotate(&mut self, to: &str) -> Vec<String> {
         let input_id = self.input_id();
-        self.tell(Input::Rotate { input_id, to: SessionId::new(to).unwrap() })
+        self.tell(Command::new(input_id, Op::Rotate { to: SessionId::new(to).unwrap() }))
     }
 
     pub fn permit(&mut self, permission_id: &str, decision: PermissionDecision) -> Vec<String> {
@@ -361,13 +384,13 @@ impl Rig {
         // A question's name ends with the digest of what it is about.
         let open = self.asks.iter().position(|open| open.as_str().starts_with(permission_id));
         let permission_id = open.map_or_else(|| permission_id.into(), |at| self.asks.remove(at));
-        self.tell(Input::Approved { input_id, permission_id, decision })
+        self.tell(Command::new(input_id, Op::Answer { permission_id, decision }))
     }
 
     /// Answers the oldest hook.
     pub fn verdict(&mut self, verdict: Verdict) -> Vec<String> {
         let (hook, _) = self.hooks.pop_front().expect("no hook is at work");
-        self.tell(Input::HookDone { hook, verdict })
+        self.tell(Report::HookDone { hook, verdict })
     }
 
     pub fn allow(&mut self) -> Vec<String> {
@@ -380,7 +403,7 @@ impl Rig {
 
     pub fn time_up(&mut self, timer: Timer) -> Vec<String> {
         self.timers.retain(|(armed, _)| *armed != timer);
-        self.tell(Input::Timer { timer })
+        self.tell(Report::Timer { timer })
     }
 
     fn open_call(&self) -> (CallId, u32) {
@@ -390,7 +413,7 @@ impl Rig {
 
     pub fn delta(&mut self, text: &str) -> Vec<String> {
         let (call, attempt) = self.open_call();
-        self.tell(Input::Delta { call, attempt, deltas: vec![StreamDelta::Text { delta: text.into() }] })
+        self.tell(Report::Delta { call, attempt, deltas: vec![StreamDelta::Text { delta: text.into() }] })
     }
 
     pub fn retrying(&mut self, error: ProviderError, delay_ms: u64) -> Vec<String> {
@@ -398,19 +421,19 @@ impl Rig {
         if let Some(open) = self.calls.last_mut() {
             open.1 += 1;
         }
-        self.tell(Input::Retrying { call, attempt, error, delay_ms })
+        self.tell(Report::Retrying { call, attempt, error, delay_ms })
     }
 
     pub fn call_failed(&mut self, error: ProviderError) -> Vec<String> {
         let (call, attempt) = self.open_call();
         self.calls.clear();
-        self.tell(Input::CallFailed { call, attempt, error })
+        self.tell(Report::CallFailed { call, attempt, error })
     }
 
     pub fn respond(&mut self, message: Message) -> Vec<String> {
         let (call, attempt) = self.open_call();
         self.calls.clear();
-        self.tell(Input::Responded { call, attempt, message })
+        self.tell(Report::Responded { call, attempt, message })
     }
 
     /// The model answers and stops.
@@ -424,7 +447,7 @@ impl Rig {
     }
 
     pub fn tool_shows(&mut self, call: &str, text: &str) -> Vec<String> {
-        self.tell(Input::ToolUpdated { call: call.into(), partial: ToolResult::text(text) })
+        self.tell(Report::ToolUpdated { call: call.into(), partial: ToolResult::text(text) })
     }
 
     pub fn tool_ends(&mut self, call: &str, result: Result<ToolResult, ToolError>) -> Vec<String> {
@@ -432,14 +455,14 @@ impl Rig {
         self.tools.retain(|(running, _)| running.as_str() != call);
         let (call, duration_ms) = (call.into(), 7);
         self.tell(match child {
-            true => Input::ChildEnded { call, result, duration_ms },
-            false => Input::ToolFinished { call, result, duration_ms },
+            true => Report::ChildEnded { call, result, duration_ms },
+            false => Report::ToolFinished { call, result, duration_ms },
         })
     }
 
     /// A sub-agent tells what it does.
     pub fn child_is(&mut self, call: &str, doing: Doing) -> Vec<String> {
-        self.tell(Input::ChildIs { call: call.into(), doing })
+        self.tell(Report::ChildIs { call: call.into(), doing })
     }
 
     /// The tool succeeds.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{HookPoint, Input, Journal, Machine};
+use playhouse_agent::machine::{HookPoint, Journal, Machine};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, ContinuationKind, EntryBody, EntryId, SessionId, StopReason, ToolExecutionStrategy,
+    AgentEvent, AgentMessage, Command, ContinuationKind, EntryBody, EntryId, Op, SessionId, StopReason,
+    ToolExecutionStrategy,
 };
 
 use crate::rig::{Rig, assistant};
@@ -110,7 +111,7 @@ fn a_change_of_session_keeps_conversation_queues_and_what_was_seen() {
     assert_eq!(folded.durable().rotated_to, Some(SessionId::new("t").unwrap()));
 
     rig.restart();
-    let repeated = Input::Steer { input_id: "i4".into(), message: Arc::new(AgentMessage::user("soon", 1)) };
+    let repeated = Command::new("i4", Op::Steer { message: Arc::new(AgentMessage::user("soon", 1)) });
     assert_eq!(rig.tell(repeated), ["> ack i4"]);
     rig.prompt("three");
     assert_eq!(rig.machine.durable().last_loop_id, Some("t.c.1".into()));
@@ -185,18 +186,18 @@ fn reset_and_restore_replace_the_conversation() {
     let mut rig = two_runs();
     rig.follow_up("later");
     rig.steer("soon");
-    assert_eq!(rig.tell(Input::Reset { input_id: "r".into() }), ["> ack r"]);
+    assert_eq!(rig.tell(Command::new("r", Op::Reset)), ["> ack r"]);
     let durable = rig.machine.durable();
     assert!(durable.history.is_empty() && durable.follow_ups.is_empty() && durable.steering.is_empty());
     assert_eq!(rig.go_on(rerun()), ["> refuse i5: there is no run to repeat"]);
 
     let user = Arc::new(AgentMessage::user("hello", 1));
     let open = Arc::new(assistant("", &[("x", "read")], StopReason::ToolUse).into());
-    let hole = Input::Restore { input_id: "h".into(), messages: vec![user.clone(), open] };
+    let hole = Command::new("h", Op::Restore { messages: vec![user.clone(), open] });
     let lines = rig.tell(hole);
     assert!(lines[0].starts_with("> refuse h: this conversation cannot be restored: tool call `x`"), "{lines:?}");
     assert!(rig.talk().is_empty());
-    assert_eq!(rig.tell(Input::Restore { input_id: "k".into(), messages: vec![user] }), ["> ack k"]);
+    assert_eq!(rig.tell(Command::new("k", Op::Restore { messages: vec![user] })), ["> ack k"]);
     assert_eq!(rig.go_on(ContinuationKind::Default)[1], "AgentStart");
     rig.says("hi");
     assert_eq!(rig.talk(), ["user: hello", "model Stop: hi"]);
@@ -206,9 +207,8 @@ fn reset_and_restore_replace_the_conversation() {
 fn settings_change_between_runs_only_and_only_when_they_differ() {
     let mut rig = two_runs();
     let mut settings = Box::new(rig.machine.durable().settings.as_ref().clone());
-    let configure = |settings: &playhouse_protocol::entry::Settings| Input::Configure {
-        input_id: "c".into(),
-        settings: Box::new(settings.clone()),
+    let configure = |settings: &playhouse_protocol::entry::Settings| {
+        Command::new("c", Op::Configure { settings: Box::new(settings.clone()) })
     };
     let entries = rig.bodies().count();
     assert_eq!(rig.tell(configure(&settings)), ["> ack c"]);
@@ -225,8 +225,7 @@ fn settings_change_between_runs_only_and_only_when_they_differ() {
 #[test]
 fn what_replaces_the_conversation_is_taken_once_whatever_comes_between() {
     let restored = vec![Arc::new(AgentMessage::user("restored", 1))];
-    let inputs =
-        [Input::Reset { input_id: "again".into() }, Input::Restore { input_id: "again".into(), messages: restored }];
+    let inputs = [Command::new("again", Op::Reset), Command::new("again", Op::Restore { messages: restored })];
     for input in inputs {
         let mut rig = two_runs();
         rig.tell(input.clone());

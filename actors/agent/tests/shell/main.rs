@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use playhouse_agent::machine::{Input, InputError};
+use playhouse_agent::machine::InputError;
 use playhouse_agent::{Agent, AgentHandle, Definition, HandleError};
-use playhouse_protocol::{AgentMessage, EntryBody, InputId, Message, ProviderError, StreamConfig};
+use playhouse_protocol::{AgentMessage, Command, EntryBody, InputId, Message, Op, ProviderError, StreamConfig};
 use playhouse_provider::{StreamProvider, StreamSink};
 use tokio::time::timeout;
 
@@ -20,9 +20,9 @@ async fn soon<T>(wait: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), wait).await.expect("it did not happen in time")
 }
 
-fn prompt(id: &str) -> (InputId, Input) {
+fn prompt(id: &str) -> (InputId, Command) {
     let messages = vec![Arc::new(AgentMessage::user("hi", 1))];
-    (id.into(), Input::Prompt { input_id: id.into(), messages })
+    (id.into(), Command::new(id, Op::prompt(messages)))
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn a_new_writer_gets_the_old_batches_before_the_new_ones() {
     let agent = theatre.agent("s").await;
     let telling = tokio::spawn({
         let agent = agent.clone();
-        async move { agent.tell(prompt("p").1).await }
+        async move { agent.submit(prompt("p").1).await }
     });
     let append = theatre.append().await;
     assert_eq!(append.batch.number, 0);
@@ -71,7 +71,7 @@ async fn a_change_of_session_waits_for_the_other_journal_s_writer() {
 
     let rotating = tokio::spawn({
         let (agent, to) = (agent.clone(), there.clone());
-        async move { agent.tell(Input::Rotate { input_id: "r".into(), to }).await }
+        async move { agent.submit(Command::new("r", Op::Rotate { to })).await }
     });
     // Its writer is not there yet, then dies with the batch.
     soon(agent.state()).await.unwrap();
@@ -107,7 +107,7 @@ async fn whoever_asks_a_parked_agent_for_a_run_is_told() {
     let (input_id, input) = prompt("p");
     let telling = tokio::spawn({
         let agent = agent.clone();
-        async move { agent.tell(input).await }
+        async move { agent.submit(input).await }
     });
     theatre.append().await.commit();
     soon(telling).await.unwrap().unwrap();
@@ -141,7 +141,7 @@ async fn f54_a_report_on_a_batch_of_before_is_not_taken_for_one_of_now() {
     let tell = |id: &str| {
         let (agent, input_id) = (agent.clone(), InputId::from(id));
         let message = Arc::new(AgentMessage::user(id, 1));
-        tokio::spawn(async move { agent.tell(Input::Steer { input_id, message }).await })
+        tokio::spawn(async move { agent.submit(Command::new(input_id, Op::Steer { message })).await })
     };
     let (one, two) = (tell("one"), tell("two"));
     let (first, late) = (theatre.append().await, theatre.append().await);
@@ -167,7 +167,7 @@ async fn a_parked_agent_has_no_call_under_way() {
     let agent = theatre.agent("s").await;
     let telling = tokio::spawn({
         let agent = agent.clone();
-        async move { agent.tell(prompt("p").1).await }
+        async move { agent.submit(prompt("p").1).await }
     });
     theatre.append().await.commit();
     soon(telling).await.unwrap().unwrap();
@@ -181,7 +181,7 @@ async fn an_agent_whose_writer_is_given_up_says_so() {
     let theatre = Theatre::new(1).await;
     theatre.house.writers.park("writer/0", "40 restarts are spent");
     let agent = theatre.agent("s").await;
-    let told = soon(agent.tell(prompt("p").1)).await;
+    let told = soon(agent.submit(prompt("p").1)).await;
     let Err(HandleError::Input(InputError::OutcomeUnknown { reason, .. })) = told else { panic!("{told:?}") };
     assert!(reason.contains("40 restarts are spent"), "{reason}");
 }
@@ -211,7 +211,7 @@ async fn a_failed_attempt_is_journaled_before_the_next_one_is_made() {
     let requests = Arc::new(AtomicUsize::new(0));
     let definition = Definition { provider_override: Some(Arc::new(Cuts(requests.clone()))), ..Definition::default() };
     let agent = theatre.agent_of("s", definition).await;
-    let telling = tokio::spawn(async move { agent.tell(prompt("p").1).await });
+    let telling = tokio::spawn(async move { agent.submit(prompt("p").1).await });
     theatre.append().await.commit();
     soon(telling).await.unwrap().unwrap();
     for made in 1..=3 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::actor::{AgentActor, Life, Origin};
+use playhouse_agent::actor::{Life, Origin};
 use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
@@ -208,8 +208,7 @@ impl Theatre {
         let opened = Opened::new(session.into(), SessionId::new(session).unwrap(), Arc::new(settings()));
         let life = Life::new(self.house.clone(), Arc::new(definition), opened, Origin::New);
         let life = Arc::new(life);
-        let (actor, _) = Actor::spawn(None, AgentActor, life.clone()).await.unwrap();
-        self.house.agents.publish(life.agent_id.as_str(), actor);
+        playhouse_agent::testing::start(&life).await.unwrap();
         AgentHandle::new(life)
     }
 }

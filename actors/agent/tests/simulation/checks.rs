@@ -4,13 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::Durable;
-use playhouse_agent::machine::{Effect, HookPoint, HookSet, Input, events};
+use playhouse_agent::machine::{Effect, HookPoint, HookSet, events};
+use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{InputKind, Opened};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, CallId, Content, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId,
+    AgentEvent, AgentMessage, CallId, Content, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Op,
     Outcome, PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
 };
+
+use crate::world::Input;
 
 pub struct Checks {
     pub opened: Opened,
@@ -510,33 +513,37 @@ fn same_turn(a: &str, b: &str) -> bool {
 /// An input's name.
 pub fn variant(input: &Input) -> &'static str {
     match input {
-        Input::Prompt { .. } => "Prompt",
-        Input::PromptFor { .. } => "PromptFor",
-        Input::Steer { .. } => "Steer",
-        Input::FollowUp { .. } => "FollowUp",
-        Input::Continue { .. } => "Continue",
-        Input::Abort { .. } => "Abort",
-        Input::Reset { .. } => "Reset",
-        Input::Restore { .. } => "Restore",
-        Input::Configure { .. } => "Configure",
-        Input::Rotate { .. } => "Rotate",
-        Input::Approved { .. } => "Approved",
-        Input::Plan { .. } => "Plan",
-        Input::Delta { .. } => "Delta",
-        Input::Retrying { .. } => "Retrying",
-        Input::Responded { .. } => "Responded",
-        Input::CallFailed { .. } => "CallFailed",
-        Input::HookDone { .. } => "HookDone",
-        Input::ToolUpdated { .. } => "ToolUpdated",
-        Input::ToolProgress { .. } => "ToolProgress",
-        Input::ToolFinished { .. } => "ToolFinished",
-        Input::ChildEnded { .. } => "ChildEnded",
-        Input::ChildIs { .. } => "ChildIs",
-        Input::Committed { .. } => "Committed",
-        Input::CommitFailed { .. } => "CommitFailed",
-        Input::WriterLost => "WriterLost",
-        Input::ConnectionLost { .. } => "ConnectionLost",
-        Input::ExecutorLost { .. } => "ExecutorLost",
-        Input::Timer { .. } => "Timer",
+        Input::Command(command) => match &command.op {
+            Op::Prompt { format: None, .. } => "Prompt",
+            Op::Prompt { format: Some(_), .. } => "PromptFor",
+            Op::Steer { .. } => "Steer",
+            Op::FollowUp { .. } => "FollowUp",
+            Op::Continue { .. } => "Continue",
+            Op::Abort => "Abort",
+            Op::Reset => "Reset",
+            Op::Restore { .. } => "Restore",
+            Op::Configure { .. } => "Configure",
+            Op::Rotate { .. } => "Rotate",
+            Op::Answer { .. } => "Approved",
+            Op::Plan { .. } => "Plan",
+        },
+        Input::Report(report) => match report {
+            Report::Delta { .. } => "Delta",
+            Report::Retrying { .. } => "Retrying",
+            Report::Responded { .. } => "Responded",
+            Report::CallFailed { .. } => "CallFailed",
+            Report::HookDone { .. } => "HookDone",
+            Report::ToolUpdated { .. } => "ToolUpdated",
+            Report::ToolProgress { .. } => "ToolProgress",
+            Report::ToolFinished { .. } => "ToolFinished",
+            Report::ChildEnded { .. } => "ChildEnded",
+            Report::ChildIs { .. } => "ChildIs",
+            Report::Committed { .. } => "Committed",
+            Report::CommitFailed { .. } => "CommitFailed",
+            Report::WriterLost => "WriterLost",
+            Report::ConnectionLost { .. } => "ConnectionLost",
+            Report::ExecutorLost { .. } => "ExecutorLost",
+            Report::Timer { .. } => "Timer",
+        },
     }
 }

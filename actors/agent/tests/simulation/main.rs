@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use world::World;
 
-/// Every variant of `Input`; the list is checked against what the runs delivered.
+/// Every command and every report; the list is checked against what the runs delivered.
 const VARIANTS: [&str; 28] = [
     "Prompt",
     "PromptFor",

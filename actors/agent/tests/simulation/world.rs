@@ -7,19 +7,39 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Doing, Effect, FilterVerdict, HookCall, HookId, Input, InputError, Journal, Machine, Now, PlanDecision,
-    Setup, Target, Timer, Verdict,
+    Approver, Doing, Effect, FilterVerdict, HookCall, HookId, InputError, Journal, Machine, Now, Setup, Target, Timer,
+    Verdict,
 };
+use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
-    PermissionDecision, PermissionId, ProviderError, ResponseFormat, Ruling, Seq, SessionId, StopReason, StreamDelta,
-    ToolCallId, ToolError, ToolExecutionStrategy, ToolResult,
+    AgentMessage, Batch, CallId, Command, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
+    Op, PermissionDecision, PermissionId, PlanDecision, ProviderError, ResponseFormat, Ruling, Seq, SessionId,
+    StopReason, StreamDelta, ToolCallId, ToolError, ToolExecutionStrategy, ToolResult,
 };
 use serde_json::json;
 
 use crate::checks::{Checks, variant};
 use crate::props::{Props, assistant, hook_set, pick, settings};
+
+/// What a machine can be told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Command(Command),
+    Report(Report),
+}
+
+impl From<Command> for Input {
+    fn from(command: Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+impl From<Report> for Input {
+    fn from(report: Report) -> Self {
+        Self::Report(report)
+    }
+}
 
 pub struct World {
     pub rng: Rng,
@@ -47,9 +67,9 @@ pub struct World {
     next_call: u64,
     old: Vec<Input>,
     /// Inputs by their id, as they were sent.
-    sent: BTreeMap<InputId, Input>,
+    sent: BTreeMap<InputId, Command>,
     /// Those of which it is not known whether they were taken; their senders repeat them.
-    unknown: Vec<Input>,
+    unknown: Vec<Command>,
     draining: bool,
     /// Whether every input and effect is printed: when one seed is played alone.
     talk: bool,
@@ -132,9 +152,9 @@ impl World {
             55..=64 => self.hook(machine),
             65..=84 => self.person(machine),
             85..=88 => self.timer(machine),
-            89..=90 => self.send(machine, Input::WriterLost),
-            91..=92 => self.send(machine, Input::ConnectionLost { reason: "gone".into() }),
-            93 => self.send(machine, Input::ExecutorLost { reason: "gone".into() }),
+            89..=90 => self.send(machine, Report::WriterLost),
+            91..=92 => self.send(machine, Report::ConnectionLost { reason: "gone".into() }),
+            93 => self.send(machine, Report::ExecutorLost { reason: "gone".into() }),
             94..=95 => self.crash(machine),
             96..=97 => self.commit_failed(machine),
             _ => self.stale(machine),
@@ -148,31 +168,40 @@ impl World {
         Now { wall, mono: Duration::from_millis(self.clock) }
     }
 
-    fn send(&mut self, machine: &mut Machine, input: Input) {
+    fn send(&mut self, machine: &mut Machine, input: impl Into<Input>) {
+        let input = input.into();
         self.inputs += 1;
         self.delivered.insert(variant(&input));
-        if matches!(input, Input::Abort { .. }) && !self.queued.is_empty() && machine.is_running() {
+        if matches!(input, Input::Command(Command { op: Op::Abort, .. }))
+            && !self.queued.is_empty()
+            && machine.is_running()
+        {
             self.delivered.insert("AbortBeforeCommit");
         }
-        if self.rng.u8(..8) == 0 && !matches!(input, Input::Committed { .. } | Input::CommitFailed { .. }) {
+        if self.rng.u8(..8) == 0
+            && !matches!(input, Input::Report(Report::Committed { .. } | Report::CommitFailed { .. }))
+        {
             self.old.push(input.clone());
         }
         match &input {
-            Input::WriterLost => self.lose_queue(),
-            Input::ConnectionLost { .. } => self.calls.clear(),
-            Input::ExecutorLost { .. } => self.tools.retain(|_, kind| *kind == Kind::Child),
-            Input::Timer { timer } => self.timers.retain(|armed| armed != timer),
-            _ => {}
-        }
-        if let Some(input_id) = input.id() {
-            self.sent.insert(input_id.clone(), input.clone());
-            *self.unanswered.entry(input_id.clone()).or_default() += 1;
+            Input::Command(command) => {
+                self.sent.insert(command.id.clone(), command.clone());
+                *self.unanswered.entry(command.id.clone()).or_default() += 1;
+            }
+            Input::Report(Report::WriterLost) => self.lose_queue(),
+            Input::Report(Report::ConnectionLost { .. }) => self.calls.clear(),
+            Input::Report(Report::ExecutorLost { .. }) => self.tools.retain(|_, kind| *kind == Kind::Child),
+            Input::Report(Report::Timer { timer }) => self.timers.retain(|armed| armed != timer),
+            Input::Report(_) => {}
         }
         let now = self.now();
         if self.talk {
             println!("> {input:?}");
         }
-        let effects = machine.handle(now, input);
+        let effects = match input {
+            Input::Command(command) => machine.command(now, command),
+            Input::Report(report) => machine.report(now, report),
+        };
         self.carry_out(machine, effects);
     }
 
@@ -285,7 +314,7 @@ impl World {
         let at = self.queued.iter().position(|(session, _)| *session == journal);
         let Some((session, batch)) = at.and_then(|at| self.queued.remove(at)) else { return };
         let seqs = self.write(&session, &batch.entries);
-        self.send(machine, Input::Committed { batch: batch.number, seqs });
+        self.send(machine, Report::Committed { batch: batch.number, seqs });
     }
 
     fn commit_failed(&mut self, machine: &mut Machine) {
@@ -295,7 +324,7 @@ impl World {
             Fate::Unknown => self.lose_queue(),
             Fate::NotWritten => self.queued.clear(),
         }
-        self.send(machine, Input::CommitFailed { batch: batch.number, error: "disk full".into(), fate });
+        self.send(machine, Report::CommitFailed { batch: batch.number, error: "disk full".into(), fate });
     }
 
     /// What was queued is lost, but may be there in part.
@@ -333,7 +362,7 @@ impl World {
         self.timers.clear();
         self.unanswered.clear();
         // A hook ends with the incarnation that asked it.
-        self.old.retain(|input| !matches!(input, Input::HookDone { .. }));
+        self.old.retain(|input| !matches!(input, Input::Report(Report::HookDone { .. })));
         self.checks.restarted();
         let Some(journal) = self.journals.get(&self.session) else {
             let opened = self.checks.opened.clone();
@@ -366,37 +395,37 @@ impl World {
                 match self.rng.u8(..4) {
                     0 => {
                         let format = ResponseFormat { name: "answer".into(), schema: json!({"type": "object"}) };
-                        Input::PromptFor { input_id, messages, format: Arc::new(format) }
+                        Command::new(input_id, Op::Prompt { messages, format: Some(Arc::new(format)) })
                     }
-                    _ => Input::Prompt { input_id, messages },
+                    _ => Command::new(input_id, Op::prompt(messages)),
                 }
             }
-            9..=14 => Input::Steer { input_id, message },
-            15..=19 => Input::FollowUp { input_id, message },
-            20..=22 => Input::Continue { input_id, kind: self.continuation(machine.durable()) },
-            23..=26 => Input::Abort { input_id },
-            27 => Input::Reset { input_id },
+            9..=14 => Command::new(input_id, Op::Steer { message }),
+            15..=19 => Command::new(input_id, Op::FollowUp { message }),
+            20..=22 => Command::new(input_id, Op::Continue { kind: self.continuation(machine.durable()) }),
+            23..=26 => Command::new(input_id, Op::Abort),
+            27 => Command::new(input_id, Op::Reset),
             28..=29 => {
                 let messages = if self.rng.bool() { vec![message] } else { Vec::new() };
-                Input::Restore { input_id, messages }
+                Command::new(input_id, Op::Restore { messages })
             }
             30..=31 => {
                 let mut settings = machine.durable().settings.as_ref().clone();
                 settings.system_prompt = format!("be brief {}", self.next_input).into();
                 settings.mode = if self.rng.bool() { Mode::Plan } else { Mode::Act };
-                Input::Configure { input_id, settings: Box::new(settings) }
+                Command::new(input_id, Op::Configure { settings: Box::new(settings) })
             }
             32..=33 => {
                 let to = SessionId::new(format!("s{}", self.next_input)).unwrap();
-                Input::Rotate { input_id, to }
+                Command::new(input_id, Op::Rotate { to })
             }
             34..=38 => match pick(&mut self.rng, &self.asks) {
                 Some(permission_id) => {
                     self.asks.remove(&permission_id);
                     let decision = self.decision();
-                    Input::Approved { input_id, permission_id, decision }
+                    Command::new(input_id, Op::Answer { permission_id, decision })
                 }
-                None => Input::Prompt { input_id, messages: vec![message] },
+                None => Command::new(input_id, Op::prompt(vec![message])),
             },
             39..=42 => {
                 let planned: Vec<u32> = machine.durable().plan().iter().map(|planned| planned.change).collect();
@@ -409,20 +438,23 @@ impl World {
                     0 => PlanDecision::Reject { changes, reason: "not now".into() },
                     _ => PlanDecision::Approve { changes },
                 };
-                Input::Plan { input_id, decision }
+                Command::new(input_id, Op::Plan { decision })
             }
             // Nonsense is refused and changes nothing.
             _ => match self.rng.u8(..4) {
-                0 => Input::Prompt { input_id, messages: Vec::new() },
+                0 => Command::new(input_id, Op::prompt(Vec::new())),
                 1 => {
                     let permission_id = "unknown".into();
-                    Input::Approved { input_id, permission_id, decision: PermissionDecision::Allow }
+                    Command::new(input_id, Op::Answer { permission_id, decision: PermissionDecision::Allow })
                 }
                 2 => {
                     let kind = ContinuationKind::Branch { tag: "t".into(), entry: Some("nowhere".into()) };
-                    Input::Continue { input_id, kind }
+                    Command::new(input_id, Op::Continue { kind })
                 }
-                _ => Input::Steer { input_id, message: Arc::new(assistant("me", Vec::new(), StopReason::Stop).into()) },
+                _ => Command::new(
+                    input_id,
+                    Op::Steer { message: Arc::new(assistant("me", Vec::new(), StopReason::Stop).into()) },
+                ),
             },
         };
         self.send(machine, input);
@@ -465,12 +497,12 @@ impl World {
                     1 => StreamDelta::Thinking { delta: "b".into() },
                     _ => StreamDelta::ToolCallDelta { delta: "{".into() },
                 };
-                Input::Delta { call, attempt, deltas: vec![delta] }
+                Report::Delta { call, attempt, deltas: vec![delta] }
             }
             4..=5 => {
                 self.calls.insert(call.clone(), attempt + 1);
                 self.waiting.insert(call.clone());
-                Input::Retrying {
+                Report::Retrying {
                     call,
                     attempt,
                     error: ProviderError::RateLimited { retry_after_ms: None },
@@ -484,12 +516,12 @@ impl World {
                     1 => ProviderError::Cancelled,
                     _ => ProviderError::Lost { message: "gone".into() },
                 };
-                Input::CallFailed { call, attempt, error }
+                Report::CallFailed { call, attempt, error }
             }
             _ => {
                 self.calls.remove(&call);
                 let message = self.response();
-                Input::Responded { call, attempt, message }
+                Report::Responded { call, attempt, message }
             }
         };
         self.send(machine, input);
@@ -535,17 +567,17 @@ impl World {
         };
         let roll = if self.draining { 9 } else { self.rng.u8(..10) };
         let input = match (roll, kind) {
-            (0..=2, Kind::Tool) => Input::ToolUpdated { call, partial: ToolResult::text("so far") },
-            (3..=4, Kind::Tool) => Input::ToolProgress { call, text: "working".into() },
+            (0..=2, Kind::Tool) => Report::ToolUpdated { call, partial: ToolResult::text("so far") },
+            (3..=4, Kind::Tool) => Report::ToolProgress { call, text: "working".into() },
             (_, Kind::Tool) => {
                 self.tools.remove(&call);
-                Input::ToolFinished { call, result, duration_ms: 3 }
+                Report::ToolFinished { call, result, duration_ms: 3 }
             }
-            (0..=2, Kind::Child) => Input::ChildIs { call, doing: Doing::WaitingForAPerson },
-            (3..=4, Kind::Child) => Input::ChildIs { call, doing: Doing::AtWork },
+            (0..=2, Kind::Child) => Report::ChildIs { call, doing: Doing::WaitingForAPerson },
+            (3..=4, Kind::Child) => Report::ChildIs { call, doing: Doing::AtWork },
             (_, Kind::Child) => {
                 self.tools.remove(&call);
-                Input::ChildEnded { call, result, duration_ms: 7 }
+                Report::ChildEnded { call, result, duration_ms: 7 }
             }
         };
         self.send(machine, input);
@@ -569,7 +601,7 @@ impl World {
             call => self.verdict(&call),
         };
         self.delivered.extend(said(&verdict));
-        self.send(machine, Input::HookDone { hook, verdict });
+        self.send(machine, Report::HookDone { hook, verdict });
     }
 
     fn filter(&mut self, input: &[Arc<AgentMessage>]) -> FilterVerdict {
@@ -602,7 +634,7 @@ impl World {
             return self.hook(machine);
         }
         let timer = self.timers[self.rng.usize(..self.timers.len())].clone();
-        self.send(machine, Input::Timer { timer });
+        self.send(machine, Report::Timer { timer });
     }
 
     /// Something that was said before is said again.
@@ -626,8 +658,11 @@ impl World {
                 self.hook(machine);
             } else if let Some(permission_id) = self.asks.pop_first() {
                 self.next_input += 1;
-                let input_id = format!("i{}", self.next_input).into();
-                self.send(machine, Input::Approved { input_id, permission_id, decision: PermissionDecision::Allow });
+                let input_id = format!("i{}", self.next_input);
+                self.send(
+                    machine,
+                    Command::new(input_id, Op::Answer { permission_id, decision: PermissionDecision::Allow }),
+                );
             } else if !self.tools.is_empty() {
                 self.tool(machine);
             } else if !self.calls.is_empty() {

@@ -1,0 +1,42 @@
+//! What a run amounts to.
+
+use std::sync::Arc;
+
+use playhouse_protocol::{AgentMessage, InputId, LoopId, Message, Outcome, SessionId, Usage};
+
+/// An ended run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    /// The session.
+    pub session_id: SessionId,
+    /// The run.
+    pub loop_id: LoopId,
+    /// The input that started it.
+    pub input_id: InputId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it added to the conversation.
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// What its calls consumed.
+    pub usage: Usage,
+}
+
+impl RunReport {
+    /// The last text of the model that is not empty: a run that was stopped may end with nothing.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let messages = self.messages.iter().rev().filter_map(|message| message.llm());
+        let said = messages.filter(|message| matches!(message, Message::Assistant { .. })).map(Message::text);
+        said.into_iter().find(|text| !text.trim().is_empty())
+    }
+
+    /// The text of the model's last message, empty when there is none.
+    pub fn text(&self) -> String {
+        self.messages
+            .iter()
+            .rev()
+            .filter_map(|message| message.llm())
+            .find(|message| matches!(message, Message::Assistant { .. }))
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+}
