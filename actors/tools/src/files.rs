@@ -1,5 +1,12 @@
 //! What the file tools share: their arguments and their words for what went wrong.
 
+pub(crate) mod cache;
+pub(crate) mod claims;
+mod leftovers;
+pub(crate) mod paths;
+pub(crate) mod replace;
+pub(crate) mod versions;
+
 use std::io;
 use std::path::PathBuf;
 

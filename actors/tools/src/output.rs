@@ -5,6 +5,9 @@
 //! in the folder's descriptor and not followed if it is a link. A file is at most 64 MiB, a room at most 256 MiB: the
 //! oldest files make way before a new one begins.
 
+mod folders;
+pub(crate) mod spool;
+
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,7 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use playhouse_protocol::{ToolCallId, ToolError};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat, unlinkat};
 
-use crate::passing::Passing;
+pub use folders::Outputs;
+
+use folders::Passing;
 
 /// What a path that names an output begins with.
 pub(crate) const PREFIX: &str = "output:/";

@@ -1,5 +1,10 @@
 //! A process of a tool, which never outlives its owner, nor does anything it started.
 
+pub mod mark;
+pub(crate) mod proc_table;
+pub(crate) mod reap;
+pub(crate) mod sweeps;
+
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -12,13 +17,15 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::oneshot;
 
-use crate::mark::Mark;
-use crate::proc_table;
-use crate::reap::{Group, Target, kill_group, submit};
 #[cfg(target_os = "linux")]
 use crate::sandbox::Starter;
 use crate::sandbox::{Cage, Exceeded, Started, Tier, Watched, watch};
-use crate::sweeps::{SweepGuard, Sweeps};
+
+pub use reap::{adopt_orphans, kill_leftovers};
+
+use mark::Mark;
+use reap::{Group, Target, kill_group, submit};
+use sweeps::{SweepGuard, Sweeps};
 
 const REAP_WAIT: Duration = Duration::from_secs(1);
 

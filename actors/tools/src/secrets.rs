@@ -4,7 +4,7 @@
 use playhouse_protocol::secrets::placeholders;
 use playhouse_protocol::{Secrets, ToolError};
 
-use crate::mark::SCOPE;
+use crate::process::mark::SCOPE;
 
 /// The secrets that the house knows, where a tool is running; none elsewhere.
 ///

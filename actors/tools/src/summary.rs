@@ -3,7 +3,7 @@
 use playhouse_protocol::{Content, ToolError, ToolResult};
 use serde_json::Value;
 
-use crate::bash;
+use crate::builtin::bash;
 use crate::text::cut;
 
 const MAX_CHARS: usize = 120;

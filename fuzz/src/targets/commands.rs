@@ -1,7 +1,7 @@
 //! Command lines: any text is read without a panic, in time that grows with its length; what counts as plain is run from
 //! words that read the same again, and a lasting yes to it covers it.
 
-use playhouse_tools::shell::{MAX_TEXT, Pattern, Reading, grant, level, read};
+use playhouse_shell::{MAX_TEXT, Pattern, Reading, grant, level, read};
 
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"git status",

@@ -3,8 +3,7 @@
 use std::path::{Component, Path};
 
 use playhouse_protocol::Subject;
-
-use crate::shell::{self, Part, Reading};
+use playhouse_shell::{self as shell, Part, Reading};
 
 /// What a call reaches.
 #[derive(Debug)]

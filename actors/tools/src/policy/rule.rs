@@ -3,9 +3,9 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
+use playhouse_shell::{Pattern, Reading};
 
 use super::commands::Reach;
-use crate::shell::{Pattern, Reading};
 
 /// A tool, and what it may be used on.
 #[derive(Clone, Debug)]

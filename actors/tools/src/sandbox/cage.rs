@@ -13,8 +13,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::ProcessLimits;
 use super::watch::{Exceeded, THREADS};
-use crate::mark::nonce;
-use crate::proc_table::{self, Seen};
+use crate::process::mark::nonce;
+use crate::process::proc_table::{self, Seen};
 
 /// Tasks beyond the limit, so that the watch sees who is over it.
 const SLACK: u64 = 16;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::mark::{nonce, plain};
+use crate::process::mark::{nonce, plain};
 
 /// A folder that is removed with everything in it.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::{Cage, ProcessLimits};
-use crate::mark::RUN_VAR;
-use crate::proc_table::{self, Killed, Life, Seen};
-use crate::reap::kill_group;
+use crate::process::mark::RUN_VAR;
+use crate::process::proc_table::{self, Killed, Life, Seen};
+use crate::process::reap::kill_group;
 
 /// How long a call is left alone, and how long there is between two looks at least.
 const EVERY: Duration = Duration::from_millis(100);
@@ -160,7 +160,7 @@ impl Drop for Leaving {
 
 fn serve() {
     let _leaving = Leaving;
-    crate::reap::hurry();
+    crate::process::reap::hurry();
     let mut entries: Vec<Entry> = Vec::new();
     let mut strangers: HashSet<(i32, u64)> = HashSet::new();
     let mut idle = 0;
@@ -269,7 +269,7 @@ fn end(mut entry: Entry, exceeded: Exceeded) {
     // On a thread of its own: the others are to be looked at meanwhile.
     let hunter = std::thread::Builder::new().name("playhouse-hunt".to_owned());
     let started = hunter.spawn(move || {
-        crate::reap::hurry();
+        crate::process::reap::hurry();
         hunt(&mut entry);
     });
     if let Err(error) = started {

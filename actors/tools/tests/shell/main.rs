@@ -1,9 +1,10 @@
-//! What a command line is, held against bash itself and against what the kernel saw.
+//! What `bash` makes of a plain command line, held against a shell and against what the kernel saw.
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "what a line is read as is tested where the reader is")]
+#[path = "../../../shell/tests/reader/corpus.rs"]
 mod corpus;
-mod properties;
 mod trace;
 
 use std::collections::BTreeSet;
@@ -11,13 +12,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use common::Bench;
-use corpus::Judgement;
-use playhouse_protocol::Level;
 use playhouse_tools::default_tools;
-use playhouse_tools::shell::{Line, Pattern, Reading, grant, level, read, wraps};
+use playhouse_tools::shell::{Line, Reading, read};
 use serde_json::json;
 use trace::Start;
 
@@ -30,105 +28,6 @@ const SHARES: usize = 4;
 
 /// How a launcher of the tool begins.
 const LAUNCHER: [&str; 5] = ["bash", "--noprofile", "--norc", "-p", "-c"];
-
-fn judged(command: &str) -> (Judgement, Reading) {
-    let reading = read(command);
-    let judgement = match &reading {
-        Reading::Opaque(_) => Judgement::Opaque(None),
-        Reading::Plain(line) => Judgement::Plain {
-            level: line.parts().iter().map(level).max().unwrap_or(Level::None),
-            wraps: line.parts().iter().any(|part| wraps(&part.argv)),
-        },
-    };
-    (judgement, reading)
-}
-
-fn plain(command: &str) -> Line {
-    match read(command) {
-        Reading::Plain(line) => line,
-        Reading::Opaque(opaque) => panic!("{command}: {}", opaque.why),
-    }
-}
-
-#[test]
-fn f46_every_command_of_the_corpus_is_judged_as_it_should_be() {
-    let cases = corpus::read();
-    assert!(cases.len() >= 300, "{}", cases.len());
-    let mut wrong = Vec::new();
-    for case in &cases {
-        let begun = Instant::now();
-        let (judgement, reading) = judged(&case.command);
-        let took = begun.elapsed();
-        assert!(took < Duration::from_secs(5), "line {} took {took:?}", case.number);
-        let seen = reading.seen();
-        let is_right = match &case.expected {
-            Judgement::Opaque(Some(words)) => {
-                judgement == Judgement::Opaque(None) && seen.iter().any(|argv| argv.starts_with(words))
-            }
-            expected => judgement == *expected,
-        };
-        if !is_right {
-            let shown: String = format!("{reading:?}").chars().take(400).collect();
-            let seen: String = format!("{seen:?}").chars().take(400).collect();
-            wrong.push(format!("line {}: {judgement:?}, not {:?}: {shown}\n  seen {seen}", case.number, case.expected));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-}
-
-#[test]
-fn f46_a_grant_covers_its_own_line_and_nothing_that_wraps_has_one() {
-    for case in corpus::read() {
-        let Reading::Plain(line) = read(&case.command) else { continue };
-        let granted = grant(&line);
-        assert_eq!(granted.is_none(), line.parts().iter().any(|part| wraps(&part.argv)), "line {}", case.number);
-        let Some(granted) = granted else { continue };
-        let patterns: Vec<Pattern> = granted.iter().map(|text| Pattern::parse(text).unwrap()).collect();
-        assert!(is_covered(&line, &patterns), "line {}: {granted:?}", case.number);
-        let mut longer = line.parts()[0].argv.clone();
-        longer.push("more".to_owned());
-        assert!(!patterns.iter().any(|pattern| pattern.matches(&longer)), "line {}", case.number);
-    }
-}
-
-#[test]
-fn f46_a_yes_to_git_status_is_for_that_and_nothing_more() {
-    let granted = grant(&plain("git status")).unwrap();
-    assert_eq!(granted, ["git status"]);
-    let patterns: Vec<Pattern> = granted.iter().map(|text| Pattern::parse(text).unwrap()).collect();
-    for same in [
-        "git status",
-        "git  status",
-        "  git⟨T⟩status ",
-        "'git' \"status\"",
-        "git status; git status",
-        "git status 2>&1",
-    ] {
-        assert!(is_covered(&plain(&same.replace("⟨T⟩", "\t")), &patterns), "{same}");
-    }
-    for more in [
-        "git status && curl x | sh",
-        "git status; rm",
-        "git status -s",
-        "git status\nrm x",
-        "git status | tee x",
-        "git",
-        "/tmp/git status",
-        "git 'status '",
-        "git -c x=y status",
-        "git statu",
-        "GIT status",
-        "./git status",
-    ] {
-        assert!(!is_covered(&plain(more), &patterns), "{more}");
-    }
-    for opaque in ["git status & rm x", "git status $(rm x)", "X=1 git status", "git status > x", "git status `rm x`"] {
-        assert!(matches!(read(opaque), Reading::Opaque(_)), "{opaque}");
-    }
-    let any = [Pattern::parse("git status *").unwrap()];
-    assert!(is_covered(&plain("git status -s && git status"), &any));
-    assert!(!is_covered(&plain("git status -s && curl x | sh"), &any));
-}
 
 /// Runs every plain line as the tool does, with the kernel as witness: `strace` reports every program that is started.
 /// Nothing but stand-ins can be found by name, so that nothing happens.
@@ -287,9 +186,4 @@ async fn a_plain_command_behaves_as_in_a_shell() {
     let kept: BTreeSet<String> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(kept, BTreeSet::from(["script".to_owned(), "sub".to_owned()]));
-}
-
-/// Whether every part of a line matches one of the patterns.
-fn is_covered(line: &Line, patterns: &[Pattern]) -> bool {
-    line.parts().iter().all(|part| patterns.iter().any(|pattern| pattern.matches(&part.argv)))
 }

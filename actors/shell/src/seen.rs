@@ -1,0 +1,127 @@
+//! The commands that can be read in a text that is not plain, for rules that refuse.
+
+use std::collections::{HashSet, VecDeque};
+
+use tree_sitter::Node;
+
+use crate::name::file;
+use crate::unwrap::{Inner, inside, is_shell};
+use crate::word::{Variables, raw, words};
+use crate::{MAX_TEXT, rough, tree};
+
+/// Texts within texts, and wrappers within wrappers, that are followed.
+const MAX_DEPTH: usize = 6;
+/// What is kept, in bytes. Outer commands come first, so what goes over it is deep inside.
+const MAX_KEPT: usize = 4 * 1024 * 1024;
+
+/// The commands in a text.
+pub(super) fn of_text(text: &str) -> Vec<Vec<String>> {
+    let mut seen = Seen::default();
+    seen.waiting.push_back((Inner::Text(text.to_owned()), 0));
+    seen.run()
+}
+
+/// These commands, and what is inside of them.
+pub(super) fn of_argvs<'a>(argvs: impl Iterator<Item = &'a [String]>) -> Vec<Vec<String>> {
+    let mut seen = Seen::default();
+    seen.waiting.extend(argvs.map(|argv| (Inner::Argv(argv.to_vec()), 0)));
+    seen.run()
+}
+
+#[derive(Default)]
+struct Seen {
+    found: Vec<Vec<String>>,
+    known: HashSet<Vec<String>>,
+    kept: usize,
+    waiting: VecDeque<(Inner, usize)>,
+}
+
+impl Seen {
+    fn run(mut self) -> Vec<Vec<String>> {
+        while let Some((inner, depth)) = self.waiting.pop_front() {
+            match inner {
+                Inner::Text(text) => self.text(&text, depth),
+                Inner::Argv(argv) => self.argv(argv, depth),
+            }
+            if self.kept > MAX_KEPT {
+                break;
+            }
+        }
+        self.found
+    }
+
+    fn argv(&mut self, argv: Vec<String>, depth: usize) {
+        let Some((program, rest)) = argv.split_first() else { return };
+        if program.contains('/') {
+            let short = [file(program).to_owned()].into_iter().chain(rest.iter().cloned()).collect();
+            self.keep(short);
+        }
+        if depth < MAX_DEPTH {
+            self.waiting.extend(inside(&argv).into_iter().map(|inner| (inner, depth + 1)));
+        }
+        self.keep(argv);
+    }
+
+    fn keep(&mut self, argv: Vec<String>) {
+        if self.known.insert(argv.clone()) {
+            self.kept += argv.iter().map(|word| word.len() + 1).sum::<usize>();
+            self.found.push(argv);
+        }
+    }
+
+    fn text(&mut self, text: &str, depth: usize) {
+        let parsed = if text.len() > MAX_TEXT { None } else { tree::parse(text) };
+        if parsed.as_ref().is_none_or(|tree| tree.root_node().has_error()) {
+            for argv in rough::commands(text) {
+                self.argv(argv, depth);
+            }
+        }
+        let Some(tree) = parsed else { return };
+        let mut variables = Variables::new();
+        tree::visit(&tree, |node| {
+            if node.kind() == "variable_assignment" {
+                assign(node, text, &mut variables);
+            }
+        });
+        let mut commands: Vec<Vec<String>> = Vec::new();
+        // What a shell may be given to read.
+        let mut inputs: Vec<String> = Vec::new();
+        tree::visit(&tree, |node| match node.kind() {
+            "command" => {
+                let nodes = tree::words(node).into_iter();
+                let argv: Vec<String> = nodes.flat_map(|node| words(node, text, &variables)).collect();
+                let argv: Vec<String> = argv.into_iter().skip_while(String::is_empty).collect();
+                if argv.first().is_some_and(|name| matches!(file(name), "echo" | "printf")) {
+                    inputs.push(argv.get(1..).unwrap_or_default().join(" "));
+                }
+                commands.push(argv);
+            }
+            "heredoc_body" => inputs.push(raw(node, text).to_owned()),
+            "herestring_redirect" => {
+                let mut cursor = node.walk();
+                let literals = node.named_children(&mut cursor);
+                inputs.extend(literals.map(|node| words(node, text, &variables).join(" ")));
+            }
+            _ => {}
+        });
+        let has_shell = commands.iter().any(|argv| argv.first().is_some_and(|name| is_shell(name)));
+        for argv in commands {
+            self.argv(argv, depth);
+        }
+        if has_shell && depth < MAX_DEPTH {
+            self.waiting.extend(inputs.into_iter().map(|input| (Inner::Text(input), depth + 1)));
+        }
+    }
+}
+
+/// Remembers what a variable is given.
+fn assign(node: Node<'_>, text: &str, variables: &mut Variables) {
+    let (Some(name), Some(value)) = (node.child_by_field_name("name"), node.child_by_field_name("value")) else {
+        return;
+    };
+    let value = words(value, text, &Variables::new()).join(" ");
+    // Long ones would be put in again and again.
+    if value.len() <= 1_024 {
+        variables.insert(raw(name, text).to_owned(), value);
+    }
+}

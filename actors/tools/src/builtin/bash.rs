@@ -1,0 +1,434 @@
+//! `bash`: runs a shell command.
+//!
+//! Nothing that a command starts survives the call: when bash has ended, what still holds its output gets
+//! 200 ms to finish writing, then everything is killed, background jobs and daemons included.
+
+use std::ffi::{OsStr, OsString};
+use std::future::{pending, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use playhouse_protocol::{EffectClass, Level, Redactor, Subject, ToolContext, ToolError, ToolResult};
+use playhouse_shell::{self as shell, Reading};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep_until};
+
+use crate::output;
+use crate::output::spool::{Fits, Spool, Whole};
+use crate::process::mark::Mark;
+use crate::process::{Process, quiet};
+use crate::sandbox::Exceeded;
+use crate::secrets::secrets_here;
+use crate::text::{Capture, cut};
+use crate::tool::{DEFAULT_TIMEOUT, Tool};
+
+/// What is kept of each stream.
+const STREAM_CAP: usize = 256 * 1024;
+/// How long what outlives bash may go on writing.
+const DRAIN: Duration = Duration::from_millis(200);
+/// Between two partial results.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// What a partial result shows of each stream.
+const SHOW_BYTES: usize = 8 * 1024;
+const MAX_TIMEOUT_MS: u64 = 3_600_000;
+
+/// Commands that are refused; see [`Bash::deny`].
+const DENY: [&str; 17] = [
+    "rm -rf /",
+    "rm -fr /",
+    "rm -r -f /",
+    "rm -rf ~",
+    "rm -fr ~",
+    "rm -rf $HOME",
+    "--no-preserve-root",
+    ":(){ :|:& };:",
+    ":(){:|:&};:",
+    "mkfs*",
+    "of=/dev/sd*",
+    "of=/dev/hd*",
+    "of=/dev/vd*",
+    "of=/dev/nvme*",
+    "of=/dev/mmcblk*",
+    "> /dev/sd*",
+    "> /dev/nvme*",
+];
+
+/// Becomes a program, whose words no shell reads.
+const DIRECT: &str = concat!(
+    r#"case $1 in */*) ;; *) type -P -- "$1" >/dev/null || "#,
+    r#"{ printf 'bash: line 1: %s: command not found\n' "$1" >&2; exit 127; };; esac; exec -- "$@""#
+);
+
+/// Where programs are looked for when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Runs shell commands.
+#[derive(Clone, Debug)]
+pub struct Bash {
+    /// Commands that are refused, against accidents; a sandbox is what stops intent.
+    ///
+    /// A pattern matches where it occurs in the command as whole words, spaces being equal; one that ends in `*`
+    /// matches longer words too. So `rm -rf /` refuses `rm -rf / x` and `rm -rf /*`, not `rm -rf /tmp/x`.
+    pub deny: Vec<String>,
+    /// How long a command may run that does not say.
+    pub timeout: Duration,
+}
+
+impl Default for Bash {
+    fn default() -> Self {
+        Self { deny: DENY.iter().map(|pattern| (*pattern).to_owned()).collect(), timeout: DEFAULT_TIMEOUT }
+    }
+}
+
+#[async_trait]
+impl Tool for Bash {
+    fn name(&self) -> &str {
+        "bash"
+    }
+
+    fn label(&self) -> &str {
+        "Shell"
+    }
+
+    fn description(&self) -> &str {
+        "Runs a command with `bash -c` in the working directory and returns its output and exit code. There is no \
+         input. Of long output the middle is left out, and kept to be read in parts. Everything the command started is \
+         killed when it ends, so don't start servers in the background. Unless the user allowed more, files can be \
+         written only in the working directory and in $TMPDIR, which is emptied later, and there is no network."
+    }
+
+    fn parameters_schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "minLength": 1, "description": "The command line."},
+                "timeout_ms": {
+                    "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS,
+                    "description": "How long it may run, in milliseconds; 120000 if not given."
+                }
+            },
+            "required": ["command"],
+            "additionalProperties": false
+        })
+    }
+
+    fn effect(&self, _args: &Value) -> EffectClass {
+        EffectClass::Once
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn timeout_for(&self, args: &Value) -> Duration {
+        let given = args.get("timeout_ms").and_then(Value::as_u64);
+        given.map_or(self.timeout, |ms| Duration::from_millis(ms.min(MAX_TIMEOUT_MS)))
+    }
+
+    fn needs_permission(&self, _args: &Value) -> Option<String> {
+        Some("run a shell command".to_owned())
+    }
+
+    fn level(&self, args: &Value) -> Level {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        if self.deny.iter().any(|pattern| matches(pattern, command)) {
+            return Level::Forbidden;
+        }
+        match shell::read(command) {
+            Reading::Plain(line) => line.parts().iter().map(shell::level).max().unwrap_or(Level::Execute),
+            Reading::Opaque(_) => Level::Execute,
+        }
+    }
+
+    fn subject(&self, args: &Value) -> Subject {
+        Subject::Command(args.get("command").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
+        let Some(command) = args.get("command").and_then(Value::as_str) else {
+            return Err(ToolError::InvalidArgs("`command` is missing".to_owned()));
+        };
+        if let Some(pattern) = self.deny.iter().find(|pattern| matches(pattern, command)) {
+            let reason = format!("refused: the command contains `{pattern}`; do it in a safer way");
+            return Err(ToolError::Failed(reason));
+        }
+        if command.contains('\0') {
+            return Err(ToolError::InvalidArgs("`command` contains a NUL character; leave it out".to_owned()));
+        }
+        let mark = Mark::here();
+        let mut shell = quiet("bash");
+        set_out(&mut shell, command, &mark);
+        shell.current_dir(&ctx.cwd);
+        let process = Process::spawn(shell, mark).map_err(|error| {
+            let at = ctx.cwd.display();
+            ToolError::Failed(format!("bash could not be started in `{at}`: {error}"))
+        })?;
+        run(process, &ctx).await
+    }
+}
+
+/// How a command is run: what was read of a plain line, from its words; anything else as it is written.
+fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
+    let line = match shell::read(command) {
+        Reading::Opaque(_) => {
+            // In a shell of its own: what that says of the command's lines shows nothing else.
+            shell.arg("-c").arg(limited(mark, r#"exec bash -c "$1""#)).args(["bash", command]);
+            return;
+        }
+        Reading::Plain(line) => line,
+    };
+    // `-p` and less of an environment: no functions, files or options that could stand in for what was read.
+    let functions =
+        std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("BASH_FUNC_"));
+    for name in functions.chain(["BASH_ENV".into(), "ENV".into()]) {
+        shell.env_remove(name);
+    }
+    shell.args(["--noprofile", "--norc", "-p", "-c"]);
+    match line.single() {
+        Some(part) if !part.is_builtin() && part.redirects.is_empty() && !part.is_relative() => {
+            shell.arg(limited(mark, DIRECT)).arg("bash").args(&part.argv);
+        }
+        // `exec` would tell `./program` that its name is the whole path.
+        _ => {
+            shell.arg(limited(mark, &line.script()));
+        }
+    }
+    shell.env("PATH", absolute(&std::env::var_os("PATH").unwrap_or_default()));
+}
+
+/// A script that first sets the limit that marks what it starts and those that bind it.
+fn limited(mark: &Mark, script: &str) -> String {
+    format!("{{ ulimit -S -x {}; ulimit {}; }} 2>/dev/null; :; {script}", mark.tag(), mark.limits())
+}
+
+/// A search path without the folders that depend on where one is: a name must not mean what lies there.
+fn absolute(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    match std::env::join_paths(folders) {
+        Ok(path) if !path.is_empty() => path,
+        _ => DEFAULT_PATH.into(),
+    }
+}
+
+/// One stream of the process, read until its end.
+struct Stream<R> {
+    from: Option<R>,
+    buffer: Vec<u8>,
+    /// Before anything is cut or kept: half a secret would not be found.
+    redactor: Redactor,
+    /// What was read last, without secrets.
+    clean: Vec<u8>,
+    kept: Capture,
+}
+
+impl<R: AsyncRead + Unpin> Stream<R> {
+    fn new(from: Option<R>) -> Self {
+        let (redactor, kept) = (secrets_here().redactor(), Capture::new(STREAM_CAP));
+        Self { from, buffer: vec![0; 16 * 1024], redactor, clean: Vec::new(), kept }
+    }
+
+    /// Reads once; never resolves after the end. Nothing is lost when it is dropped.
+    async fn read(&mut self) {
+        let Some(from) = &mut self.from else { return pending().await };
+        match from.read(&mut self.buffer).await {
+            Ok(0) | Err(_) => {
+                self.from = None;
+                self.clean = self.redactor.finish();
+            }
+            Ok(count) => self.clean = self.redactor.push(self.buffer.get(..count).unwrap_or_default()).into_owned(),
+        }
+        self.kept.push(&self.clean);
+    }
+
+    /// Hands on what was read last.
+    async fn pass(&mut self, spool: &mut Spool) {
+        let fits = if self.kept.is_truncated() { Fits::No } else { Fits::Yes };
+        spool.take(&std::mem::take(&mut self.clean), fits).await;
+    }
+
+    /// Hands on what was held back, where the end was not read.
+    async fn end(&mut self, spool: &mut Spool) {
+        if self.from.take().is_some() {
+            self.clean = self.redactor.finish();
+            self.kept.push(&self.clean);
+            self.pass(spool).await;
+        }
+    }
+}
+
+async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
+    let mut out = Stream::new(process.take_stdout());
+    let mut err = Stream::new(process.take_stderr());
+    let mut spool = Spool::new(ctx.tool_call_id.clone(), output::here());
+    let cancelled = ctx.cancel.cancelled();
+    tokio::pin!(cancelled);
+    let exceeded = process.exceeded();
+    tokio::pin!(exceeded);
+    let mut limit: Option<Exceeded> = None;
+    let mut drained: Option<Instant> = None;
+    let mut next_show = Instant::now() + SHOW_EVERY;
+    let mut shown = 0;
+    let has_ended = loop {
+        let total = out.kept.total() + err.kept.total();
+        if drained.is_some() && out.from.is_none() && err.from.is_none() {
+            break true;
+        }
+        tokio::select! {
+            () = &mut cancelled => break false,
+            over = &mut exceeded => {
+                limit = Some(over);
+                break true;
+            }
+            _ = process.exited(), if drained.is_none() => drained = Some(Instant::now() + DRAIN),
+            () = sleep_until(drained.unwrap_or(next_show)), if drained.is_some() => break true,
+            () = sleep_until(next_show), if total > shown => {
+                shown = total;
+                next_show = Instant::now() + SHOW_EVERY;
+                ctx.update(ToolResult::text(joined(&out.kept.last(SHOW_BYTES), &err.kept.last(SHOW_BYTES))));
+            }
+            () = out.read() => out.pass(&mut spool).await,
+            () = err.read() => err.pass(&mut spool).await,
+        }
+    };
+    if limit.is_none() {
+        // It may have been ended for this, and its end seen first.
+        limit = tokio::select! { biased; over = &mut exceeded => Some(over), () = ready(()) => process.refused() };
+    }
+    let unconfined = process.unconfined().map(str::to_owned);
+    let status = process.kill_tree().await;
+    if !has_ended {
+        return Err(ToolError::Cancelled);
+    }
+    let status = status.map_err(|error| ToolError::Failed(format!("the end of bash could not be seen: {error}")))?;
+    out.end(&mut spool).await;
+    err.end(&mut spool).await;
+    let whole = spool.finish(out.kept.total() + err.kept.total()).await;
+    let mut result = result(status, limit, &out.kept, &err.kept, whole);
+    if let (Some(reason), Some(details)) = (unconfined, result.details.as_object_mut()) {
+        details.insert("unconfined".to_owned(), reason.into());
+    }
+    Ok(result)
+}
+
+fn result(
+    status: std::process::ExitStatus,
+    limit: Option<Exceeded>,
+    out: &Capture,
+    err: &Capture,
+    whole: Option<Whole>,
+) -> ToolResult {
+    use std::os::unix::process::ExitStatusExt;
+    let note = whole.as_ref().map(Whole::note).unwrap_or_default();
+    let mut text = joined(&out.text_with(&note), &err.text_with(&note));
+    let ending = match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("exit code {code}")),
+        (None, Some(signal)) => Some(format!("killed by signal {signal}")),
+        (None, None) => Some("ended without an exit code".to_owned()),
+    };
+    let ending = match (ending, limit) {
+        (ending, None) => ending,
+        // It ended by itself.
+        (Some(ending), Some(refused @ Exceeded::Tasks(_))) => Some(format!("{ending}; {refused}")),
+        (_, Some(limit)) => Some(limit.to_string()),
+    };
+    if text.is_empty() {
+        text.push_str("(no output)");
+    }
+    if let Some(ending) = ending {
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&ending);
+    }
+    let mut details = json!({"exit_code": status.code(), "truncated": out.is_truncated() || err.is_truncated()});
+    if let (Some(signal), Some(details)) = (status.signal(), details.as_object_mut()) {
+        details.insert("signal".to_owned(), signal.into());
+    }
+    if let (Some(whole), Some(details)) = (whole, details.as_object_mut()) {
+        details.insert("output".to_owned(), whole.path.into());
+    }
+    if let (Some(limit), Some(details)) = (limit, details.as_object_mut()) {
+        details.insert("limit".to_owned(), limit.name().into());
+    }
+    ToolResult { details, ..ToolResult::text(text) }
+}
+
+fn joined(out: &str, err: &str) -> String {
+    match (out.is_empty(), err.is_empty()) {
+        (_, true) => out.to_owned(),
+        (true, false) => format!("stderr:\n{err}"),
+        (false, false) if out.ends_with('\n') => format!("{out}stderr:\n{err}"),
+        (false, false) => format!("{out}\nstderr:\n{err}"),
+    }
+}
+
+/// Whether a command contains a pattern as whole words.
+fn matches(pattern: &str, command: &str) -> bool {
+    let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (pattern, prefix) = match pattern.strip_suffix('*') {
+        Some(start) => (start, true),
+        None => (pattern, false),
+    };
+    let pattern = pattern.split_whitespace().collect::<Vec<_>>().join(" ");
+    let part_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    !pattern.is_empty()
+        && command.match_indices(&pattern).any(|(at, found)| {
+            let before = command.get(..at).and_then(|text| text.chars().next_back());
+            let after = command.get(at + found.len()..).and_then(|text| text.chars().next());
+            let begins = !pattern.starts_with(part_of_word) || !before.is_some_and(part_of_word);
+            begins && (prefix || !after.is_some_and(|c| part_of_word(c) || c == '/'))
+        })
+}
+
+/// The command on one line, for people.
+pub(crate) fn shown(args: &Value) -> String {
+    let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+    cut(&command.split_whitespace().collect::<Vec<_>>().join(" "), 80)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dangerous_commands_are_known_and_their_neighbours_are_not() {
+        let bash = Bash::default();
+        let denied = |command: &str| bash.deny.iter().any(|pattern| matches(pattern, command));
+        for bad in [
+            "rm -rf /",
+            "sudo rm  -rf   / --x",
+            "cd /; rm -rf /*",
+            "rm -rf /; ls",
+            "/bin/rm -rf ~",
+            ":(){ :|:& };:",
+            "mkfs.ext4 /dev/sda1",
+            "mkfs /dev/sda",
+            "dd if=/dev/zero of=/dev/sda bs=1M",
+            "echo x > /dev/sda",
+            "rm -rf --no-preserve-root /",
+        ] {
+            assert!(denied(bad), "{bad}");
+        }
+        for good in
+            ["rm -rf /tmp/x", "rm -rf ./x", "dd if=a of=/dev/null", "ls /", "rm -rf ~/x/y", "echo confirm -rf /"]
+        {
+            assert!(!denied(good), "{good}");
+        }
+    }
+
+    #[test]
+    fn f46_programs_are_not_looked_for_where_one_happens_to_be() {
+        assert_eq!(absolute(OsStr::new("/a::bin:.:/b:../c:")), "/a:/b");
+        assert_eq!(absolute(OsStr::new(".:")), DEFAULT_PATH);
+    }
+
+    #[test]
+    fn a_timeout_in_the_arguments_counts() {
+        let bash = Bash::default();
+        assert_eq!(bash.timeout_for(&json!({"command": "x"})), Duration::from_secs(120));
+        assert_eq!(bash.timeout_for(&json!({"command": "x", "timeout_ms": 7})), Duration::from_millis(7));
+    }
+}

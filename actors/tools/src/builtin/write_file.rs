@@ -1,0 +1,123 @@
+//! `write_file`: makes a file, or replaces one that the agent has read.
+
+use async_trait::async_trait;
+use playhouse_protocol::{Cancel, EffectClass, Level, SessionId, Subject, ToolContext, ToolError, ToolResult};
+use serde_json::{Value, json};
+
+use crate::files::claims::{Attempt, Turn, in_turn};
+use crate::files::paths::{Root, open_if_there};
+use crate::files::replace::{Old, changed, let_go, replace};
+use crate::files::versions::{Version, remember, remembered};
+use crate::files::{Asked, Use, path_of, text};
+use crate::secrets::refuse_placeholders;
+use crate::tool::Tool;
+
+/// The most text that is written at once.
+const MAX_TEXT: usize = 1_000_000;
+
+/// Writes files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteFile;
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn name(&self) -> &str {
+        "write_file"
+    }
+
+    fn label(&self) -> &str {
+        "Write file"
+    }
+
+    fn description(&self) -> &str {
+        "Writes a text file of up to 1 MB, all of it; missing directories are made. A file that exists is replaced only \
+         if you have read it and it has not changed since. To change parts of a file use edit_file."
+    }
+
+    fn parameters_schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "minLength": 1, "description": "The file, in the working directory."},
+                "content": {"type": "string", "description": "All of its text."}
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false
+        })
+    }
+
+    /// What the agent has read is forgotten in a crash, so a repetition could not be checked against it.
+    fn effect(&self, _args: &Value) -> EffectClass {
+        EffectClass::Once
+    }
+
+    fn needs_permission(&self, _args: &Value) -> Option<String> {
+        Some("write a file".to_owned())
+    }
+
+    fn level(&self, _args: &Value) -> Level {
+        Level::Write
+    }
+
+    fn subject(&self, args: &Value) -> Subject {
+        path_of(args)
+    }
+
+    async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
+        let asked = Asked::new(&args, None, &ctx)?;
+        let content = text(&args, "content").to_owned();
+        if content.len() > MAX_TEXT {
+            let text = format!("{} bytes are more than 1 MB; write less, then add to it with edit_file", content.len());
+            return Err(ToolError::InvalidArgs(text));
+        }
+        refuse_placeholders(&content, "")?;
+        let session = ctx.session_id.clone();
+        let shown = asked.shown.clone();
+        in_turn(&ctx, &shown, move |turn, cancel| write(&asked, content.as_bytes(), &session, turn, cancel)).await
+    }
+}
+
+fn write(
+    asked: &Asked,
+    content: &[u8],
+    session: &SessionId,
+    turn: Turn,
+    cancel: &Cancel,
+) -> Result<Attempt<ToolResult>, ToolError> {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::IsADirectory => asked.is_directory(),
+        _ => asked.unusable(Use::Write, &error),
+    };
+    let root = Root::open(asked)?;
+    let spot = match root.spot() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => root.make_folders().and_then(|()| root.spot()),
+        spot => spot,
+    };
+    let spot = spot.map_err(failed)?;
+    let file = spot.key().map_err(failed)?;
+    let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
+    let made = match open_if_there(asked, &spot, Use::Write)? {
+        None => {
+            replace(asked, &spot, Old::Nothing, content, &claim, cancel)?;
+            true
+        }
+        Some(mut old) => {
+            let Some(known) = remembered(session, &file) else {
+                let text = format!("`{}` exists and you have not read it; read it first", asked.shown);
+                return Err(ToolError::Failed(text));
+            };
+            if !known.is_that_of(&mut old).map_err(failed)? {
+                return Err(changed(asked));
+            }
+            replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
+            let_go(old);
+            false
+        }
+    };
+    let version = Version::of(content);
+    let details = json!({"bytes": content.len(), "created": made, "version": version.to_string()});
+    remember(session, &file, version);
+    let done = if made { "created" } else { "replaced" };
+    let text = format!("{done} `{}`: {} bytes", asked.shown, content.len());
+    Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))
+}

@@ -1,0 +1,233 @@
+//! Files beneath a folder, reached by descriptors: neither `..`, nor a link, nor a folder that is swapped for a link
+//! meanwhile leads out.
+//!
+//! A path is never resolved first and opened later. The kernel walks it from the working directory's descriptor and
+//! refuses to leave (`openat2` with `RESOLVE_BENEATH`, through cap-std); the last step is a plain name in the folder
+//! that was reached, and is not followed if it is a link.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use playhouse_protocol::ToolError;
+use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat};
+use rustix::io::Errno;
+
+use crate::files::{Asked, Use};
+use crate::output::OutputName;
+use crate::process::mark::SCOPE;
+
+/// How many links in a row are followed, as the kernel has it.
+const MAX_LINKS: usize = 40;
+
+/// The working directory, and where in it a call's path is.
+#[derive(Debug)]
+pub(crate) struct Root {
+    /// The folder to stay beneath.
+    pub(crate) dir: Dir,
+    /// The path, seen from there.
+    pub(crate) path: PathBuf,
+}
+
+/// A name in a folder that was reached beneath the root; what has the name need not exist.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    /// The folder.
+    pub(crate) dir: Dir,
+    /// The name in it.
+    pub(crate) name: OsString,
+}
+
+/// Which file it is, by whatever path it is reached: its folder and its name. A file that is replaced keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileKey {
+    device: u64,
+    folder: u64,
+    name: OsString,
+}
+
+impl Root {
+    /// Opens the working directory. An absolute path must begin with it.
+    pub(crate) fn open(asked: &Asked) -> Result<Self, ToolError> {
+        if OutputName::of(&asked.shown).is_some() {
+            return Err(asked.is_output());
+        }
+        let dir = Dir::open_ambient_dir(&asked.cwd, ambient_authority()).map_err(|error| {
+            let text = format!("the working directory `{}` could not be opened: {error}", asked.cwd.display());
+            ToolError::Failed(text)
+        })?;
+        let given = Path::new(&asked.shown);
+        let path = if given.is_relative() { Some(given.to_owned()) } else { within(given, &asked.cwd) };
+        let path = path.ok_or_else(|| asked.outside())?;
+        Ok(Self { dir, path: if path.as_os_str().is_empty() { ".".into() } else { path } })
+    }
+
+    /// The folder and the name that the path leads to, links followed as long as they stay beneath the root.
+    pub(crate) fn spot(&self) -> io::Result<Spot> {
+        let mut path = self.path.clone();
+        for _ in 0..MAX_LINKS {
+            let Some(name) = path.file_name().map(OsStr::to_owned) else {
+                // It ends in `.` or `..`: it may still lead out, which is the more telling error.
+                self.dir.open_dir(&path)?;
+                return Err(io::ErrorKind::IsADirectory.into());
+            };
+            let parent = folder_of(&path);
+            let dir = self.dir.open_dir(&parent)?;
+            match readlinkat(&dir, &name, Vec::new()) {
+                Ok(target) => path = parent.join(OsString::from_vec(target.into_bytes())),
+                Err(Errno::INVAL | Errno::NOENT) => {
+                    guard(&dir, Path::new(&name))?;
+                    return Ok(Spot { dir, name });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Errno::LOOP.into())
+    }
+
+    /// Makes the folders that the path goes through.
+    pub(crate) fn make_folders(&self) -> io::Result<()> {
+        let folder = folder_of(&self.path);
+        for above in folder.ancestors() {
+            let there = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            if let (Ok(dir), Ok(rest)) = (self.dir.open_dir(there), folder.strip_prefix(above)) {
+                guard(&dir, rest)?;
+                break;
+            }
+        }
+        self.dir.create_dir_all(folder)
+    }
+}
+
+impl Spot {
+    /// Which file it is.
+    pub(crate) fn key(&self) -> io::Result<FileKey> {
+        let seen = fstat(&self.dir)?;
+        Ok(FileKey { device: seen.st_dev, folder: seen.st_ino, name: self.name.clone() })
+    }
+
+    /// Opens the file; a link is refused, and nothing is waited for.
+    pub(crate) fn open(&self, wanted: Use) -> io::Result<File> {
+        let access = match wanted {
+            Use::Read => OFlags::RDONLY,
+            Use::Write => OFlags::RDWR,
+        };
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        Ok(File::from(openat(&self.dir, &self.name, flags, Mode::empty())?))
+    }
+}
+
+/// Opens a regular file and nothing else: what is no file might never answer.
+pub(crate) fn open_regular(asked: &Asked, spot: &Spot, wanted: Use) -> Result<File, ToolError> {
+    let missing = || asked.unusable(wanted, &io::ErrorKind::NotFound.into());
+    open_if_there(asked, spot, wanted)?.ok_or_else(missing)
+}
+
+/// Opens a regular file, if anything has that name.
+pub(crate) fn open_if_there(asked: &Asked, spot: &Spot, wanted: Use) -> Result<Option<File>, ToolError> {
+    let no_file =
+        || ToolError::Failed(format!("`{}` is not a regular file (a pipe, a device or a socket)", asked.shown));
+    let file = match spot.open(wanted) {
+        Ok(file) => file,
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT) => return Ok(None),
+            Some(Errno::ISDIR) => return Err(asked.is_directory()),
+            Some(Errno::NXIO) => return Err(no_file()),
+            _ => return Err(asked.unusable(wanted, &error)),
+        },
+    };
+    let meta = file.metadata().map_err(|error| asked.unusable(wanted, &error))?;
+    match (meta.is_dir(), meta.is_file()) {
+        (true, _) => Err(asked.is_directory()),
+        (false, false) => Err(no_file()),
+        (false, true) => Ok(Some(file)),
+    }
+}
+
+/// Opens a folder in a folder; a link is refused.
+pub(crate) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
+}
+
+/// Refuses what is kept from tools. Where it is, is asked of what was opened: no link and no race leads past this.
+pub(crate) fn guard(opened: impl AsFd, rest: &Path) -> io::Result<()> {
+    let hidden = SCOPE.try_with(|scope| scope.confined.clone());
+    let Some(confined) = hidden.ok().filter(|confined| !confined.hidden_here().is_empty()) else { return Ok(()) };
+    let mut path = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))?;
+    if !rest.as_os_str().is_empty() {
+        path.push(rest);
+    }
+    if confined.hidden_here().iter().any(|hidden| path.starts_with(hidden)) {
+        return Err(io::Error::other("it is kept from tools: it holds keys, or the rules that they are under"));
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) | None => ".".into(),
+    }
+}
+
+/// The rest of a path that begins with the working directory, by the name it was given or by its real one, which is
+/// what `pwd` shows. Only names are compared here: what is opened is opened beneath the root.
+fn within(path: &Path, cwd: &Path) -> Option<PathBuf> {
+    if let Ok(rest) = path.strip_prefix(cwd) {
+        return Some(rest.to_owned());
+    }
+    let real = fs::canonicalize(cwd).ok()?;
+    path.strip_prefix(real).ok().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f47_a_name_that_becomes_a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("real"), "x").unwrap();
+        fs::write(folder.path().join("a"), "x").unwrap();
+        let asked = Asked { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let spot = Root::open(&asked).unwrap().spot().unwrap();
+        fs::remove_file(folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("real", folder.path().join("a")).unwrap();
+        for wanted in [Use::Read, Use::Write] {
+            assert_eq!(spot.open(wanted).unwrap_err().raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        }
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink("folder", folder.path().join("link")).unwrap();
+        assert!(open_folder(&spot.dir, OsStr::new("folder")).is_ok());
+        assert!(open_folder(&spot.dir, OsStr::new("link")).is_err());
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("b", folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
+        let asked = Asked { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let error = Root::open(&asked).unwrap().spot().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+    }
+
+    #[test]
+    fn absolute_paths_may_begin_with_either_name_of_the_working_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        fs::create_dir(real.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", real.join("named")).unwrap();
+        let path = |shown: String| Root::open(&Asked { shown, cwd: real.join("named") }).map(|root| root.path);
+        assert_eq!(path(format!("{}/named/x", real.display())), Ok("x".into()));
+        assert_eq!(path(format!("{}/real/x", real.display())), Ok("x".into()));
+        assert_eq!(path(format!("{}/real", real.display())), Ok(".".into()));
+        assert!(path(format!("{}/realx", real.display())).is_err());
+    }
+}

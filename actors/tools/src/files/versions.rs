@@ -1,0 +1,200 @@
+//! Which version of a file each agent has seen.
+//!
+//! This is the process's: every house in it and every agent share it, whoever made their tools. An agent is known by
+//! its session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use blake3::{Hash, Hasher};
+use playhouse_protocol::SessionId;
+use rustix::fs::fstat;
+
+use crate::files::paths::FileKey;
+
+/// The most versions that are remembered; the oldest go first. A forgotten file has to be read again before it is
+/// overwritten.
+const MAX_SEEN: usize = 16_384;
+/// The largest file that is told by its content; larger ones are told by their marks.
+pub(crate) const MAX_HASHED: u64 = 10_000_000;
+
+/// What a file was when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Its content, all of it.
+    Content {
+        /// Its size.
+        bytes: u64,
+        /// Its BLAKE3 hash.
+        hash: Hash,
+    },
+    /// The marks that the file system changes with it.
+    Marks {
+        /// Its number.
+        inode: u64,
+        /// Its size.
+        bytes: u64,
+        /// When it was last written, and when anything about it last changed, in nanoseconds.
+        times: [i128; 2],
+    },
+}
+
+impl Version {
+    /// That of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self::Content { bytes: bytes.len() as u64, hash: blake3::hash(bytes) }
+    }
+
+    /// That of the bytes a hash has seen.
+    pub(crate) fn hashed(hasher: &Hasher) -> Self {
+        Self::Content { bytes: hasher.count(), hash: hasher.finalize() }
+    }
+
+    /// That of a file which is too large to be told by its content.
+    pub(crate) fn marks(file: &File) -> io::Result<Self> {
+        let seen = fstat(file)?;
+        let time = |seconds: i64, nanos: i128| i128::from(seconds) * 1_000_000_000 + nanos;
+        let written = time(seen.st_mtime, seen.st_mtime_nsec.into());
+        let changed = time(seen.st_ctime, seen.st_ctime_nsec.into());
+        Ok(Self::Marks {
+            inode: seen.st_ino,
+            bytes: u64::try_from(seen.st_size).unwrap_or_default(),
+            times: [written, changed],
+        })
+    }
+
+    /// How large the file was.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Content { bytes, .. } | Self::Marks { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Whether an open file, read from its beginning, is still this.
+    pub(crate) fn is_that_of(&self, file: &mut File) -> io::Result<bool> {
+        match self {
+            Self::Content { bytes, .. } => {
+                if file.metadata()?.len() != *bytes {
+                    return Ok(false);
+                }
+                let mut hasher = Hasher::new();
+                hasher.update_reader(io::Read::take(file, bytes.saturating_add(1)))?;
+                Ok(Self::hashed(&hasher) == *self)
+            }
+            Self::Marks { .. } => Ok(Self::marks(file)? == *self),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content { hash, .. } => write!(f, "blake3:{hash}"),
+            Self::Marks { inode, bytes, times: [written, changed] } => {
+                write!(f, "marks:{inode:x}-{bytes:x}-{written:x}-{changed:x}")
+            }
+        }
+    }
+}
+
+/// Remembers what an agent has seen of a file.
+pub(crate) fn remember(session: &SessionId, file: &FileKey, version: Version) {
+    locked(&SEEN).put(session, file, version);
+}
+
+/// What an agent last saw of a file, if it is remembered.
+pub(crate) fn remembered(session: &SessionId, file: &FileKey) -> Option<Version> {
+    locked(&SEEN).get(session, file)
+}
+
+/// Whoever panicked with the lock left nothing half done.
+fn locked<T>(lock: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(|| Mutex::new(Seen::new(MAX_SEEN)));
+
+type SeenKey = (SessionId, FileKey);
+
+struct Seen {
+    most: usize,
+    count: u64,
+    versions: HashMap<Arc<SeenKey>, (u64, Version)>,
+    oldest: BTreeMap<u64, Arc<SeenKey>>,
+}
+
+impl Seen {
+    fn new(most: usize) -> Self {
+        Self { most, count: 0, versions: HashMap::new(), oldest: BTreeMap::new() }
+    }
+
+    fn put(&mut self, session: &SessionId, file: &FileKey, version: Version) {
+        let key = Arc::new((session.clone(), file.clone()));
+        self.count += 1;
+        if let Some((before, _)) = self.versions.insert(key.clone(), (self.count, version)) {
+            self.oldest.remove(&before);
+        }
+        self.oldest.insert(self.count, key);
+        if self.oldest.len() > self.most
+            && let Some((_, key)) = self.oldest.pop_first()
+        {
+            self.versions.remove(&key);
+        }
+    }
+
+    fn get(&self, session: &SessionId, file: &FileKey) -> Option<Version> {
+        let key = (session.clone(), file.clone());
+        self.versions.get(&key).map(|(_, version)| version.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Asked;
+    use crate::files::paths::Root;
+    use std::fs;
+    use std::path::Path;
+
+    fn key(folder: &Path, path: &str) -> FileKey {
+        let asked = Asked { shown: path.to_owned(), cwd: folder.to_owned() };
+        Root::open(&asked).unwrap().spot().unwrap().key().unwrap()
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_whatever_path_and_when_it_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("../a", folder.path().join("b/link")).unwrap();
+        fs::write(folder.path().join("a"), "").unwrap();
+        let first = key(folder.path(), "a");
+        fs::remove_file(folder.path().join("a")).unwrap();
+        assert_eq!(key(folder.path(), "b/../a"), first);
+        assert_eq!(key(folder.path(), "b/link"), first);
+        assert_eq!(key(&folder.path().join("b/.."), "./a"), first);
+        assert_ne!(key(folder.path(), "b/a"), first);
+    }
+
+    #[test]
+    fn only_so_many_versions_are_remembered_and_the_oldest_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (SessionId::new("a").unwrap(), SessionId::new("b").unwrap());
+        let files: Vec<FileKey> = (0..4).map(|n| key(folder.path(), &n.to_string())).collect();
+        let mut seen = Seen::new(3);
+        seen.put(&a, &files[0], Version::of(b"0"));
+        seen.put(&b, &files[0], Version::of(b"other"));
+        seen.put(&a, &files[1], Version::of(b"1"));
+        seen.put(&a, &files[0], Version::of(b"again"));
+        assert_eq!(seen.get(&a, &files[0]), Some(Version::of(b"again")));
+        assert_eq!(seen.get(&b, &files[0]), Some(Version::of(b"other")));
+        seen.put(&a, &files[2], Version::of(b"2"));
+        assert_eq!(seen.get(&b, &files[0]), None, "the oldest");
+        seen.put(&a, &files[3], Version::of(b"3"));
+        assert_eq!(seen.get(&a, &files[1]), None, "the next");
+        assert_eq!(seen.get(&a, &files[0]), Some(Version::of(b"again")));
+        assert_eq!((seen.versions.len(), seen.oldest.len()), (3, 3));
+    }
+}
