@@ -13,39 +13,22 @@
 //! the Writer on threads of its own. This crate never interprets a conversation, never calls a model or a tool, never
 //! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
 
-mod append;
-pub mod blob;
-mod blob_files;
-pub mod chain;
-pub mod disk;
-mod fail;
-mod files;
-mod folder;
-mod job;
-mod journal;
-mod listing;
-mod load;
-mod memory;
-mod ownership;
-mod reader;
-pub mod record;
-mod recovery;
-mod resting;
-pub mod scan;
+mod format;
 mod store;
-pub mod summary;
-pub mod verify;
+mod views;
 mod writer;
 
-pub use chain::ChainHash;
-pub use files::{FileOptions, FileStore};
-pub use memory::MemoryStore;
-pub use ownership::Holder;
-pub use reader::Reader;
-pub use scan::{Damage, DamageKind};
+pub use format::chain::ChainHash;
+pub use format::scan::{Damage, DamageKind};
+pub use format::{blob, chain, record, scan};
+pub use store::files::disk;
+pub use store::files::{FileOptions, FileStore, Holder};
+pub use store::memory::MemoryStore;
 pub use store::{Loaded, Store, StoreError, Sync, Take};
-pub use summary::{LastRun, SessionStatus, SessionSummary};
-pub use verify::Verification;
+pub use views::reader::Reader;
+pub use views::summary::{LastRun, SessionStatus, SessionSummary};
+pub use views::verify::Verification;
+pub use views::{summary, verify};
 pub use writer::{JobNews, LOADS_AT_ONCE, REST, Writer, WriterArgs, WriterMsg, WriterState, shard};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.

@@ -3,15 +3,18 @@
 //! A store's calls block. The [`Writer`](crate::Writer) makes them on threads of its own; whoever else calls them does
 //! the same, since the runtime's blocking pool may be full of work that never ends.
 
+pub(crate) mod files;
+pub(crate) mod memory;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use playhouse_protocol::{AgentId, Entry, EntryId, Fate, NodeId, Seq, SessionId};
 
-use crate::record::Unencodable;
-use crate::scan::Damage;
-use crate::summary::SessionSummary;
+use crate::format::record::Unencodable;
+use crate::format::scan::Damage;
+use crate::views::summary::SessionSummary;
 
 /// How a journal is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

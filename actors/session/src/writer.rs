@@ -21,6 +21,9 @@
 //! most, since its machine holds the next step until `Committed`, and both are admitted against credits. Its depth is
 //! in [`WriterArgs::depth`].
 
+mod job;
+mod load;
+
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -36,11 +39,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort,
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::folder::stable_hash;
-use crate::job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
-use crate::load::{Load, Loads};
-use crate::memory::MemoryStore;
+use crate::store::files::folder::stable_hash;
+use crate::store::memory::MemoryStore;
 use crate::store::{Loaded, Store, StoreError};
+use job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
+use load::{Load, Loads};
 
 /// How many journals a Writer reads at once; more wait for a thread.
 pub const LOADS_AT_ONCE: usize = 4;

@@ -3,6 +3,17 @@
 //! How batches are written and flushed is `append.rs`. Which process may write is `ownership.rs`; long strings are files
 //! of their own, see `blob_files.rs`.
 
+mod append;
+mod blob_files;
+pub mod disk;
+pub(crate) mod fail;
+pub(crate) mod folder;
+pub(crate) mod journal;
+mod listing;
+pub(crate) mod ownership;
+pub(crate) mod recovery;
+mod resting;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,20 +24,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use playhouse_protocol::{Durability, Entry, EntryBody, NodeId, Seq, SessionId};
 use rustix::process::{Resource, getrlimit};
 
-use crate::append::Buffers;
-use crate::blob_files::{self, Blobs};
-use crate::disk::Disk;
-use crate::fail::DefaultDisk;
-use crate::folder::{self, NO_FOLLOW, Paths};
-use crate::journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
-use crate::listing;
-use crate::ownership::{Claim, Holder, OWNER_DRAFT, Owners, read_record};
-use crate::record::Print;
-use crate::recovery::{self, JOURNAL_DRAFT};
-use crate::resting::Resting;
-use crate::scan::Check;
+use append::Buffers;
+use blob_files::Blobs;
+use disk::Disk;
+use fail::DefaultDisk;
+use folder::{NO_FOLLOW, Paths};
+use journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
+
+use ownership::{Claim, OWNER_DRAFT, Owners, read_record};
+
+use crate::format::record::Print;
+use crate::format::scan::Check;
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
-use crate::summary::SessionSummary;
+use crate::views::summary::SessionSummary;
+pub use ownership::Holder;
+use recovery::JOURNAL_DRAFT;
+use resting::Resting;
 
 /// How a [`FileStore`] is opened.
 #[derive(Clone, Debug)]

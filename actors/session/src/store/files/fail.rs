@@ -21,7 +21,7 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use crate::disk::{Disk, Kernel};
+    use crate::store::files::disk::{Disk, Kernel};
 
     static RECORDS: AtomicU64 = AtomicU64::new(0);
     static FLUSHES: AtomicU64 = AtomicU64::new(0);
@@ -129,7 +129,7 @@ mod armed {
 pub(crate) use armed::{FailingKernel as DefaultDisk, job_flushed};
 
 #[cfg(not(feature = "fail-points"))]
-pub(crate) use crate::disk::Kernel as DefaultDisk;
+pub(crate) use crate::store::files::disk::Kernel as DefaultDisk;
 
 /// Called when a job has flushed everything it had to.
 #[cfg(not(feature = "fail-points"))]

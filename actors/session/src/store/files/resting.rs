@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use playhouse_protocol::{Entry, EntryId};
 
-use crate::blob_files::Blobs;
-use crate::chain::ChainHash;
-use crate::folder::Paths;
-use crate::journal::{Journal, Presence};
-use crate::ownership::Stamp;
+use super::blob_files::Blobs;
+use super::folder::Paths;
+use super::journal::{Journal, Presence};
+use super::ownership::Stamp;
+use crate::format::chain::ChainHash;
 
 /// An owned journal at rest.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Pure. A record cannot be changed, removed, added or moved without every later hash being another one, so whoever
 //! keeps the last hash, the head, can tell. Long strings are in the chain by the hash that is their name
-//! ([`blob`](crate::blob)). A record of an older build has no hash stored; its place in the chain is computed, so the
+//! ([`blob`](crate::format::blob)). A record of an older build has no hash stored; its place in the chain is computed, so the
 //! first one that is stored speaks for all before it.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::Form;
+use super::record::Form;
 
 /// The hash of a record and of all before it: BLAKE3 over the hash before (32 zero bytes for the first record), the
 /// record's number and epoch (8 bytes each, the lowest first), a byte that is 1 if it has blobs and else 0, and the

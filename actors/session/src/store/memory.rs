@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use playhouse_protocol::{Entry, EntryId, Seq, SessionId};
 
 use crate::store::{Loaded, Store, StoreError, Sync, Take};
-use crate::summary::SessionSummary;
+use crate::views::summary::SessionSummary;
 
 /// The epoch of every journal here: there is one process.
 const EPOCH: u64 = 1;

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use playhouse_protocol::entry::FORMAT_VERSION;
 
-use crate::blob_files::{BlobFiles, Reading};
-use crate::disk::{Disk, flush_folder};
-use crate::folder::{self, NO_FOLLOW, Paths};
-use crate::record::{BadLine, decode};
-use crate::scan::{Check, Scan};
+use super::blob_files::{BlobFiles, Reading};
+use super::disk::{Disk, flush_folder};
+use super::folder::{self, NO_FOLLOW, Paths};
+use crate::format::record::{BadLine, decode};
+use crate::format::scan::{Check, Scan};
 use crate::store::StoreError;
 
 /// Reads a journal and its blobs.

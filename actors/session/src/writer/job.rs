@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Seq, SessionId};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
-use crate::fail;
-use crate::load::{Load, UnderWay};
-use crate::memory::MemoryStore;
+use super::load::{Load, UnderWay};
+use crate::store::files::fail;
+use crate::store::memory::MemoryStore;
 use crate::store::{Store, StoreError, Sync, Take};
 
 /// Counts a message from its arrival to its answer.

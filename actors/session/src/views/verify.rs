@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 
-use crate::blob::BlobSource;
-use crate::chain::{ChainHash, Links};
-use crate::files::FileStore;
-use crate::folder;
-use crate::record::BadLine;
-use crate::recovery;
-use crate::scan::{Check, Damage, DamageKind, Scan};
+use crate::format::blob::BlobSource;
+use crate::format::chain::{ChainHash, Links};
+use crate::format::record::BadLine;
+use crate::format::scan::{Check, Damage, DamageKind, Scan};
 use crate::store::StoreError;
+use crate::store::files::FileStore;
+use crate::store::files::folder;
+use crate::store::files::recovery;
 
 /// What came out of checking a journal.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use playhouse_protocol::SessionId;
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
-use crate::job::{Place, Shared, Standing, Ticket};
+use super::WriterMsg;
+use super::job::{Place, Shared, Standing, Ticket};
 use crate::store::{Loaded, Store, StoreError, Take};
-use crate::writer::WriterMsg;
 
 /// A journal to be read.
 #[derive(Debug)]

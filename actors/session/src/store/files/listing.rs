@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
 
-use crate::blob_files::{BlobFiles, Reading};
-use crate::folder;
-use crate::ownership::Holder;
-use crate::record::BadLine;
-use crate::scan::{Damage, DamageKind, Scan};
+use super::blob_files::{BlobFiles, Reading};
+use super::folder;
+use super::ownership::Holder;
+use crate::format::record::BadLine;
+use crate::format::scan::{Damage, DamageKind, Scan};
 use crate::store::StoreError;
-use crate::summary::SessionSummary;
+use crate::views::summary::SessionSummary;
 
 /// Every session below `sessions`, newest first.
 pub(crate) fn list(

@@ -11,8 +11,8 @@ use playhouse_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::ownership::Holder;
-use crate::scan::{Damage, DamageKind};
+use crate::format::scan::{Damage, DamageKind};
+use crate::store::files::ownership::Holder;
 
 /// How many characters of the first prompt a summary shows.
 const PROMPT_CHARS: usize = 200;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use playhouse_protocol::SessionId;
 use playhouse_supervision::{NoResult, Threads};
 
-use crate::memory::MemoryStore;
+use crate::store::memory::MemoryStore;
 use crate::store::{Loaded, Store, StoreError, Take};
 
 /// Reads journals, wherever they are kept, and changes nothing. What was committed before is there. Clones read the

@@ -2,7 +2,7 @@
 //!
 //! Pure. The checksum is a CRC-32 over the sequence, the epoch, the chain's digits and the entry's bytes exactly as they
 //! are stored, so a line proves itself without being written again. `chain` proves its place among the others
-//! ([`chain`](crate::chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
+//! ([`chain`](crate::format::chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
 //! entry whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
 
 use std::borrow::Cow;
@@ -13,8 +13,8 @@ use playhouse_protocol::{Entry, EntryBody, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::blob::{self, BlobSource, LostBlob, NoBlobs};
-use crate::chain::ChainHash;
+use super::blob::{self, BlobSource, LostBlob, NoBlobs};
+use super::chain::ChainHash;
 
 /// How deep the JSON of an entry may nest. A parser of model output stops at 128; an entry wraps that in a few more.
 pub const MAX_DEPTH: usize = 192;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use playhouse_protocol::{EntryId, Seq, SessionId};
 
-use crate::blob_files::Blobs;
-use crate::chain::ChainHash;
-use crate::folder::Paths;
-use crate::ownership::Stamp;
-use crate::record::Print;
+use super::blob_files::Blobs;
+use super::folder::Paths;
+use super::ownership::Stamp;
+use crate::format::chain::ChainHash;
+use crate::format::record::Print;
 use crate::store::StoreError;
 
 /// How many entry ids a journal remembers: a sender repeats only what was not acknowledged, which is far less.

@@ -15,9 +15,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::blob::{BlobName, BlobProblem, BlobRef, BlobSource};
-use crate::disk::{Disk, flush_folder};
-use crate::folder::{self, NO_FOLLOW};
+use super::disk::{Disk, flush_folder};
+use super::folder::{self, NO_FOLLOW};
+use crate::format::blob::{BlobName, BlobProblem, BlobRef, BlobSource};
 use crate::store::StoreError;
 
 /// How many blobs are remembered by name; what is more is forgotten and looked up.
@@ -365,7 +365,7 @@ impl BlobSource for BlobFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Kernel;
+    use crate::store::files::disk::Kernel;
 
     fn name(n: usize) -> BlobName {
         BlobName::of(&n.to_le_bytes())

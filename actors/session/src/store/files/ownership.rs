@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::{self, NO_FOLLOW};
-use crate::listing::read_folder;
+use super::folder::{self, NO_FOLLOW};
+use super::listing::read_folder;
 use crate::store::StoreError;
 
 /// A live process that holds something.

@@ -20,10 +20,10 @@ use std::sync::Arc;
 use playhouse_protocol::{Entry, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::blob::{BlobSource, LostBlob, NoBlobs};
-use crate::chain::{ChainHash, Links};
-use crate::journal::REMEMBERED;
-use crate::record::{BadLine, Print, Sealed, unseal};
+use super::blob::{BlobSource, LostBlob, NoBlobs};
+use super::chain::{ChainHash, Links};
+use super::record::{BadLine, Print, Sealed, unseal};
+use crate::store::files::journal::REMEMBERED;
 
 /// One thing wrong with a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use playhouse_protocol::{Entry, Fate, Seq, SessionId};
 
-use crate::blob;
-use crate::chain::ChainHash;
-use crate::disk::{flush_folder, write_batch};
-use crate::files::{FileStore, lock};
-use crate::folder::{self, Made, NO_FOLLOW, Paths};
-use crate::journal::{Journal, Known, Presence};
-use crate::record::{self, Form, Print};
-use crate::recovery;
+use super::disk::{flush_folder, write_batch};
+use super::folder::{self, Made, NO_FOLLOW, Paths};
+use super::journal::{Journal, Known, Presence};
+use super::recovery;
+use super::{FileStore, lock};
+use crate::format::blob;
+use crate::format::chain::ChainHash;
+use crate::format::record::{self, Form, Print};
 use crate::store::{StoreError, Sync};
 
 /// Room to encode a batch in: the JSON of one record, the lines of all.

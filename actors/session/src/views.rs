@@ -1,0 +1,5 @@
+//! What is made of journals for those who don't write them.
+
+pub(crate) mod reader;
+pub mod summary;
+pub mod verify;
