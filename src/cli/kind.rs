@@ -52,9 +52,12 @@ pub async fn open_house(folder: Option<PathBuf>, setup: Setup<'_>, answers: Answ
         None => builder.rules(rules),
     };
     let (builder, from) = (recordings.wire(builder), recordings.answers());
-    let builder = builder.kind(KIND, move |settings| {
-        model::check(&Chain::of(settings), from)?;
-        Ok(definition(settings, &answers, &hooks))
+    let builder = builder.kind(KIND, move |settings: Arc<Settings>| {
+        let (answers, hooks) = (answers.clone(), hooks.clone());
+        async move {
+            model::askable_chain(Chain::of(&settings), from).await?;
+            Ok(definition(&settings, &answers, &hooks))
+        }
     });
     let opened = match folder {
         Some(folder) => builder.data_dir(folder).open().await,

@@ -167,11 +167,16 @@ fn askable(model: &ModelConfig, from: Answers) -> Result<(), String> {
 }
 
 /// The same, where waiting is forbidden.
-pub async fn checked(chain: Chain, from: Answers) -> Result<(), Stop> {
+pub async fn askable_chain(chain: Chain, from: Answers) -> Result<(), String> {
     match tokio::task::spawn_blocking(move || check(&chain, from)).await {
-        Ok(done) => done.map_err(Stop::Refused),
-        Err(error) => Err(Stop::Refused(format!("the model could not be checked: {error}"))),
+        Ok(done) => done,
+        Err(error) => Err(format!("the model could not be checked: {error}")),
     }
+}
+
+/// The same, as a reason to refuse a command.
+pub async fn checked(chain: Chain, from: Answers) -> Result<(), Stop> {
+    askable_chain(chain, from).await.map_err(Stop::Refused)
 }
 
 #[cfg(test)]

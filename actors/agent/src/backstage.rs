@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
-use playhouse_protocol::{ModelConfig, NodeId, Secrets, SessionId};
+use playhouse_protocol::{AgentId, ModelConfig, NodeId, Secrets, SessionId};
 use playhouse_provider::{
     Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, SetupError, StreamProvider, Wiring,
     connection_key, provider_for,
@@ -18,7 +18,7 @@ use playhouse_tools::policy::LiveRules;
 use playhouse_tools::{Outputs, SandboxRules, tool_threads};
 use ractor::Actor;
 
-use crate::actor::AgentMsg;
+use crate::actor::{AgentMsg, Life};
 use crate::approvals::ApprovalsMsg;
 use crate::hub::Hub;
 use crate::lasting::{LastingRules, RuleBook};
@@ -70,6 +70,8 @@ pub struct Backstage {
     pub hub: Hub,
     /// Agents by id.
     pub agents: Directory<AgentMsg>,
+    /// Who is on stage, sub-agents too. Whoever supervises them keeps them.
+    lives: DashMap<AgentId, Weak<Life>>,
     /// Who has which session.
     pub sessions: Sessions,
     /// Writers by shard.
@@ -136,6 +138,7 @@ impl Backstage {
             tree,
             hub: Hub::default(),
             agents: Directory::new(),
+            lives: DashMap::new(),
             sessions: Sessions::default(),
             writers: Directory::new(),
             writer_ids: (0..shards).map(writer_id).collect(),
@@ -183,6 +186,28 @@ impl Backstage {
         }
     }
 
+    /// The agent or sub-agent with this id, if it is on stage.
+    pub fn life(&self, agent: &AgentId) -> Option<Arc<Life>> {
+        self.lives.get(agent).and_then(|life| life.upgrade())
+    }
+
+    /// Everyone on stage, sub-agents too.
+    pub fn lives(&self) -> Vec<Arc<Life>> {
+        self.lives.iter().filter_map(|life| life.upgrade()).collect()
+    }
+
+    /// An agent or sub-agent is on stage from here on.
+    pub(crate) fn has_entered(&self, life: &Arc<Life>) {
+        self.lives.insert(life.agent_id.clone(), Arc::downgrade(life));
+    }
+
+    /// An agent or sub-agent is gone for good: nobody answers to its id, and whoever listens gets the end.
+    pub fn has_left(&self, agent: &AgentId) {
+        self.lives.remove(agent);
+        self.agents.retire(agent.as_str());
+        self.hub.close(agent);
+    }
+
     /// The address of a session's writer.
     pub fn writer_of(&self, session: &SessionId) -> Arc<str> {
         self.writer_ids.get(shard(session, self.writer_ids.len())).cloned().unwrap_or_default()
@@ -200,6 +225,7 @@ impl Backstage {
 
     /// Nobody comes back: whoever waits for an address is told that it is gone.
     pub fn close(&self) {
+        self.lives.clear();
         self.agents.close();
         self.writers.close();
         self.connections.close();
