@@ -1,6 +1,7 @@
 //! An agent dies twice: its actor in the middle of a run, then its whole house. The conversation goes on.
 //! `cargo run --example restart`
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn counter() -> Definition {
 }
 
 async fn open(folder: &std::path::Path) -> Result<House, Box<dyn std::error::Error>> {
-    Ok(House::builder().data_dir(folder).kind("counter", |_| Ok(counter())).open().await?)
+    Ok(House::builder().data_dir(folder).kind("counter", |_| ready(Ok(counter()))).open().await?)
 }
 
 #[tokio::main]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use playhouse_agent::{AgentHandle, actor::Origin};
 use playhouse_agent::{Approvals, Definition, Hooks, PermissionPolicy, SubAgentTool, new_session_id};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
+use playhouse_protocol::ids::InvalidAgentId;
 use playhouse_protocol::{
     AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, Mode, ModelConfig, PermissionMode,
     QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,
@@ -32,6 +33,9 @@ pub enum SpawnError {
     /// There is no model.
     #[error("the agent has no model: give it one with `model` or `provider_override`")]
     NoModel,
+    /// Its id cannot be one.
+    #[error(transparent)]
+    InvalidId(#[from] InvalidAgentId),
     /// It is on stage already.
     #[error("agent `{0}` is on stage already")]
     Taken(AgentId),
@@ -138,9 +142,31 @@ impl AgentBuilder {
         Arc::make_mut(&mut self.definition)
     }
 
-    /// The agent's own id; a random one otherwise.
+    /// The agent's own id, which must be one that [`AgentId::new`] takes; a random one otherwise.
     pub fn id(mut self, id: impl Into<AgentId>) -> Self {
         self.agent_id = Some(id.into());
+        self
+    }
+
+    /// Everything at once that is a value, as a configuration or a stored session has it: model, system prompt,
+    /// working directory, limits and the rest. Which tools there are is the definition's to say.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use playhouse::prelude::*;
+    ///
+    /// # let house = House::in_memory().await?;
+    /// # let agent = house.agent().provider_override(Scripted::new([])).system_prompt("Be brief.").spawn().await?;
+    /// let settings = agent.state().await?.settings;
+    /// let twin = house.agent().settings(settings).provider_override(Scripted::new([])).spawn().await?;
+    /// assert_eq!(&*twin.state().await?.settings.system_prompt, "Be brief.");
+    /// # house.shutdown(std::time::Duration::ZERO).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn settings(mut self, settings: impl Into<Arc<Settings>>) -> Self {
+        self.settings = settings.into();
+        self.has_model = true;
         self
     }
 
@@ -379,7 +405,10 @@ impl AgentBuilder {
             return Err(SpawnError::NameTaken(sub.name().to_owned()));
         }
         self.name_tools();
-        let agent_id = self.agent_id.unwrap_or_else(|| Uuid::new_v4().simple().to_string().into());
+        let agent_id = match self.agent_id {
+            Some(id) => id.checked()?,
+            None => Uuid::new_v4().simple().to_string().into(),
+        };
         let session_id = self.session_id.unwrap_or_else(new_session_id);
         let opened = Opened { messages: self.messages, ..Opened::new(agent_id, session_id, self.settings) };
         self.house.take_on(opened, self.definition, origin, Wake::Restarted).await

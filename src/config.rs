@@ -39,7 +39,7 @@ use playhouse_tools::default_tools;
 
 pub use confinement::Confinement;
 pub use environment::Variables;
-pub use keys::{ByProject, Key, keys};
+pub use keys::{ByProject, Flag, Key, keys};
 pub use layers::Sources;
 pub use model::{ModelName, known_provider};
 pub use places::Platform;
@@ -195,6 +195,8 @@ pub struct Config {
     pub open: open::Open,
     /// `[[hooks.EVENT]]`.
     pub hooks: Vec<hooks::HookSetting>,
+    /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
+    pub user_file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -228,6 +230,7 @@ impl Default for Config {
             retry: Retry::default(),
             open: open::Open::default(),
             hooks: Vec::new(),
+            user_file: None,
         }
     }
 }

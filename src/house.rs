@@ -71,7 +71,6 @@ pub(crate) struct Inner {
     kinds: DashMap<String, KindFn>,
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
-    lives: DashMap<AgentId, Arc<Life>>,
     turns: Turns,
     ending: Ending,
     /// What keeps exchanges with services, if they are kept.
@@ -100,12 +99,12 @@ impl House {
 
     /// The agents on stage, sub-agents not counted.
     pub fn agents(&self) -> Vec<AgentHandle> {
-        self.0.lives.iter().map(|life| AgentHandle::new(life.value().clone())).collect()
+        self.0.backstage.lives().into_iter().filter(|life| life.is_root()).map(AgentHandle::new).collect()
     }
 
-    /// The agent with this id, if it is on stage.
+    /// The agent or sub-agent with this id, if it is on stage. A sub-agent's id is its session's.
     pub fn get(&self, agent: &AgentId) -> Option<AgentHandle> {
-        self.0.lives.get(agent).map(|life| AgentHandle::new(life.value().clone()))
+        self.0.backstage.life(agent).map(AgentHandle::new)
     }
 
     /// Everything alive, as seen at this moment.
@@ -148,19 +147,17 @@ impl House {
 
     async fn take_off(&self, agent: &AgentId) {
         let _turn = self.0.turns.of(agent).await;
-        let Some((_, life)) = self.0.lives.remove(agent) else { return };
-        self.0.stage.remove(&address(agent)).await;
         let stage = &self.0.backstage;
-        stage.agents.retire(agent.as_str());
-        stage.hub.close(agent);
+        let Some(life) = stage.life(agent).filter(|life| life.is_root()) else { return };
+        self.0.stage.remove(&address(agent)).await;
+        stage.has_left(agent);
         life.let_go();
         life.leave();
         let entered_with = (life.opened.session_id.clone(), life.occupant());
         for (session, occupant) in stage.sessions.more(agent).into_iter().chain([entered_with]) {
             if let Occupant::Beneath(_) = &occupant {
-                // What a crash left of a sub-agent that nobody took up again; its id is its session's.
-                stage.agents.retire(session.as_str());
-                stage.hub.close(&session.as_str().into());
+                // A sub-agent that was at work, or what a crash left of one; its id is its session's.
+                stage.has_left(&session.as_str().into());
             }
             match life.opened.settings.durability {
                 Durability::None => stage.removed(session.clone()).await,
@@ -257,7 +254,6 @@ impl House {
         if let Some(files) = &self.0.files {
             files.close();
         }
-        self.0.lives.clear();
     }
 
     async fn drained(&self) {
@@ -362,13 +358,10 @@ impl House {
         if wake == Wake::Asked {
             life.ask();
         }
-        self.0.lives.insert(agent_id.clone(), life.clone());
         self.0.backstage.agents.expect(agent_id.shared());
         life.enter();
         if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
-            self.0.lives.remove(&agent_id);
-            self.0.backstage.hub.close(&agent_id);
-            self.0.backstage.agents.retire(agent_id.as_str());
+            self.0.backstage.has_left(&agent_id);
             return Err(error.into());
         }
         Ok(AgentHandle::new(life))
@@ -435,6 +428,6 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
 
 impl fmt::Debug for House {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("House").field("agents", &self.0.lives.len()).finish_non_exhaustive()
+        f.debug_struct("House").field("agents", &self.agents().len()).finish_non_exhaustive()
     }
 }

@@ -16,13 +16,16 @@
 //! # }).unwrap();
 //! ```
 //!
-//! The rooms: [`House`] is the front; [`agent`], [`session`], [`provider`], [`tools`], [`context`], [`supervision`] and
+//! The rooms: [`House`] is the front; [`config`] and [`from_config`] make one of a file, [`journal`] prints what it did; [`agent`], [`session`], [`provider`], [`tools`], [`context`], [`supervision`] and
 //! [`protocol`] are backstage.
 
 mod builder;
 pub mod config;
+pub mod from_config;
 pub mod house;
+pub mod journal;
 mod loops;
+pub mod text;
 mod typed;
 
 pub use builder::{AgentBuilder, SpawnError};

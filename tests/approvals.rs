@@ -4,6 +4,7 @@
 mod kit;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,7 +74,7 @@ async fn open(folder: &Path, stage: &Stage) -> House {
     let mut builder = House::builder().data_dir(folder);
     for agent in 0..AGENTS {
         let stage = stage.clone();
-        builder = builder.kind(format!("actor {agent}"), move |_| Ok(definition(&stage, agent * CALLS)));
+        builder = builder.kind(format!("actor {agent}"), move |_| ready(Ok(definition(&stage, agent * CALLS))));
     }
     builder.open().await.unwrap()
 }
@@ -409,7 +410,7 @@ async fn a_call_that_was_granted_and_is_forbidden_when_its_house_opens_again_doe
     let open = |forbidden: &[&str]| {
         let definition = definition.clone();
         let rules = Rules::parse(&[], &[], forbidden).unwrap();
-        House::builder().data_dir(folder.path()).rules(rules).kind("risky", move |_| Ok(definition())).open()
+        House::builder().data_dir(folder.path()).rules(rules).kind("risky", move |_| ready(Ok(definition()))).open()
     };
     let house = open(&[]).await.unwrap();
     let agent = house.agent().kind("risky").definition(definition()).spawn().await.unwrap();
@@ -501,7 +502,7 @@ async fn a_plan_is_kept_approved_and_carried_out_in_another_house() {
     };
     let open = || {
         let definition = definition.clone();
-        House::builder().data_dir(folder.path()).kind("planner", move |_| Ok(definition())).open()
+        House::builder().data_dir(folder.path()).kind("planner", move |_| ready(Ok(definition()))).open()
     };
     let house = open().await.unwrap();
     let agent = house.agent().kind("planner").definition(definition()).mode(Mode::Plan).spawn().await.unwrap();

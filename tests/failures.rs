@@ -4,6 +4,7 @@
 mod kit;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -376,7 +377,7 @@ async fn f60_a_process_that_is_ended_and_resumed_in_a_loop_buys_no_more_answers(
     };
     let open = || async {
         let kind = kind.clone();
-        let house = House::builder().data_dir(folder.path().join("data")).kind("loops", move |_| Ok(kind()));
+        let house = House::builder().data_dir(folder.path().join("data")).kind("loops", move |_| ready(Ok(kind())));
         house.open().await.unwrap()
     };
     let house = open().await;

@@ -1,5 +1,6 @@
 //! The house end to end, in one process: real actors, real journals, a scripted model.
 
+use std::future::ready;
 use std::time::Duration;
 
 use playhouse::prelude::*;
@@ -113,8 +114,9 @@ async fn a_second_process_goes_on_from_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let script_file = folder.path().join("script.json");
     std::fs::write(&script_file, r#"{"turns":[{"text":"first"},{"text":"second"}]}"#).unwrap();
-    let open =
-        || House::builder().data_dir(folder.path().join("data")).kind("plain", |_| Ok(Definition::default())).open();
+    let open = || {
+        House::builder().data_dir(folder.path().join("data")).kind("plain", |_| ready(Ok(Definition::default()))).open()
+    };
     let house = open().await.unwrap();
     let agent = house.agent().kind("plain").model(ModelConfig::scripted(&script_file)).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
@@ -158,7 +160,7 @@ async fn a_house_that_has_ended_holds_nothing_even_while_handles_to_it_are_left(
     let answers = || script(r#"{"turns":[{"text":"one"},{"text":"two"}]}"#);
     let definition =
         move || Definition { provider_override: Some(std::sync::Arc::new(answers())), ..Definition::default() };
-    let open = || House::builder().data_dir(folder.path()).kind("counter", move |_| Ok(definition())).open();
+    let open = || House::builder().data_dir(folder.path()).kind("counter", move |_| ready(Ok(definition()))).open();
     let house = open().await.unwrap();
     let agent = house.agent().kind("counter").definition(definition()).spawn().await.unwrap();
     assert_eq!(agent.prompt("count").await.unwrap().text(), "one");

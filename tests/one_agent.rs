@@ -3,6 +3,7 @@
 #[path = "support/kit.rs"]
 mod kit;
 
+use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn definition() -> Definition {
 }
 
 async fn house_in(folder: &Path) -> House {
-    House::builder().data_dir(folder.join("data")).kind(KIND, |_| Ok(definition())).open().await.unwrap()
+    House::builder().data_dir(folder.join("data")).kind(KIND, |_| ready(Ok(definition()))).open().await.unwrap()
 }
 
 fn agent_of(house: &House) -> AgentBuilder {
@@ -270,7 +271,7 @@ async fn f53_a_sub_agents_session_is_nobody_elses() {
     };
     let open = || {
         let kind = kind.clone();
-        House::builder().data_dir(folder.path().join("data")).kind("family", move |_| Ok(kind())).open()
+        House::builder().data_dir(folder.path().join("data")).kind("family", move |_| ready(Ok(kind()))).open()
     };
     let house = open().await.unwrap();
     let agent = house.agent().kind("family").definition(kind()).spawn().await.unwrap();

@@ -4,6 +4,7 @@
 mod kit;
 
 use std::fs::File;
+use std::future::ready;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -208,7 +209,8 @@ fn with_a_slow_helper(gate: &Gate) -> Definition {
 
 async fn house_of_slow_helpers(folder: &Path, gate: &Gate) -> House {
     let gate = gate.clone();
-    let house = House::builder().data_dir(folder.join("data")).kind("slow", move |_| Ok(with_a_slow_helper(&gate)));
+    let house =
+        House::builder().data_dir(folder.join("data")).kind("slow", move |_| ready(Ok(with_a_slow_helper(&gate))));
     house.open().await.unwrap()
 }
 

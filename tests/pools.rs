@@ -3,6 +3,7 @@
 #[path = "support/kit.rs"]
 mod kit;
 
+use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -45,8 +46,9 @@ async fn f58_a_house_goes_on_when_users_code_has_every_blocking_thread() {
     let script = folder.path().join("script.json");
     std::fs::write(&script, r#"{"turns":[{"text":"one"},{"text":"two"},{"text":"three"}]}"#).unwrap();
     let full = Full::fill().await;
-    let open =
-        || House::builder().data_dir(folder.path().join("data")).kind("plain", |_| Ok(Definition::default())).open();
+    let open = || {
+        House::builder().data_dir(folder.path().join("data")).kind("plain", |_| ready(Ok(Definition::default()))).open()
+    };
     let house = soon("the house opens", open()).await.unwrap();
     let plain = house.agent().kind("plain").model(ModelConfig::scripted(&script)).spawn().await.unwrap();
     assert_eq!(soon("a run", plain.prompt("go")).await.unwrap().text(), "one");

@@ -1,5 +1,6 @@
 //! A session's settings change, and the change survives.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ fn script(folder: &std::path::Path, name: &str, text: &str) -> ModelConfig {
 #[tokio::test]
 async fn a_new_model_answers_from_the_next_run_on_and_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    let open =
-        || House::builder().data_dir(folder.path().join("data")).kind("plain", |_| Ok(Definition::default())).open();
+    let open = || {
+        House::builder().data_dir(folder.path().join("data")).kind("plain", |_| ready(Ok(Definition::default()))).open()
+    };
     let house = open().await.unwrap();
     let agent = house.agent().kind("plain").model(script(folder.path(), "a.json", "first")).spawn().await.unwrap();
     assert_eq!(agent.prompt("go").await.unwrap().text(), "first one");
@@ -102,7 +104,7 @@ async fn what_a_session_does_without_no_house_gives_it_or_its_helpers() {
         let (definition, loose) =
             (definition.clone(), SandboxRules { network: Network::Granted, ..SandboxRules::default() });
         let builder = House::builder().data_dir(folder.path().join("data")).sandbox(loose);
-        builder.kind("looker", move |_| Ok(definition())).open()
+        builder.kind("looker", move |_| ready(Ok(definition()))).open()
     };
     let bounds = SandboxBounds { network: Some(Network::Denied), ..SandboxBounds::default() };
     for (bounds, expected) in [(bounds, [false, false]), (SandboxBounds::default(), [true, true])] {

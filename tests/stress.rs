@@ -10,6 +10,7 @@ mod kit;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
+use std::future::ready;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -255,7 +256,7 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
     let house = House::builder()
         .data_dir(folder.path())
         .store_options(FileOptions { disk: disk.clone(), ..FileOptions::default() })
-        .kind(KIND, move |_| Ok(made.definition()))
+        .kind(KIND, move |_| ready(Ok(made.definition())))
         .open()
         .await
         .unwrap();

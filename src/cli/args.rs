@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
+use playhouse::config::{Config, Flag, Key, Shown, keys};
 use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
@@ -38,6 +40,9 @@ pub struct SharedArgs {
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
+
+/// The flag whose value is the name of a file, not a model's.
+const SCRIPT: &str = "--script";
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 the run failed, 2 refused before a run started, 3 a limit stopped it, 130 interrupted.";
@@ -102,81 +107,63 @@ pub struct RunArgs {
 /// Flags that are settings: they win over the environment and the files, which docs/configuration.md describes.
 #[derive(Debug, Args)]
 pub struct SettingArgs {
-    /// The model, or several separated by commas: the later are asked when the earlier fail; `playhouse models` lists
-    /// the providers
-    #[arg(long, value_name = "PROVIDER/ID")]
-    pub model: Option<String>,
-    /// Play a script file instead of asking a model; the same as --model scripted/FILE
-    #[arg(long, value_name = "FILE", conflicts_with = "model")]
-    pub script: Option<PathBuf>,
-    /// Where the first model's service is, as its vendor's library takes it [default: what is configured, or its own]
-    #[arg(long, value_name = "URL")]
-    pub base_url: Option<String>,
-    /// The system prompt
-    #[arg(long, value_name = "TEXT")]
-    pub system: Option<String>,
-    /// Tools by name, separated by commas, or `none` [default: read_file,list_files,search,edit_file,write_file,bash;
-    /// also: sub_agent]
-    #[arg(long, value_name = "NAMES")]
-    pub tools: Option<String>,
+    #[command(flatten)]
+    pub given: KeyFlags,
     /// Where tools work [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// How much the model reasons [default: off]
-    #[arg(long, value_name = "LEVEL", value_parser = ["off", "minimal", "low", "medium", "high"])]
-    pub thinking: Option<String>,
-    /// The most tokens of one response [default: the model's own]
-    #[arg(long, value_name = "N")]
-    pub max_tokens: Option<String>,
-    /// The sampling temperature, from 0 to 2 [default: the model's own]
-    #[arg(long, value_name = "NUMBER")]
-    pub temperature: Option<String>,
-    /// Stop after this many model calls, or `none` [default: 50]
-    #[arg(long, value_name = "N")]
-    pub max_turns: Option<String>,
-    /// Stop after this many tokens of all calls, or `none` [default: 1000000]
-    #[arg(long, value_name = "N")]
-    pub max_total_tokens: Option<String>,
-    /// Stop after this long, as in 90s or `1h 30m`, or `none` [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    pub max_duration: Option<String>,
-    /// How safe the session is: `flush` survives a power cut, `os` a crash, `none` nothing [default: flush]
-    #[arg(long, value_name = "LEVEL", value_parser = ["flush", "os", "none"])]
-    pub durability: Option<String>,
-    /// Which tools ask first (without a terminal: are denied): `strict` all, `ask` those that change something,
-    /// `auto-safe` those that do more than write files here, `yolo` none [default: ask]
-    #[arg(long, value_name = "MODE", value_parser = ["strict", "ask", "auto-safe", "yolo"])]
-    pub permission: Option<String>,
-    /// What the processes of tools are kept in; `playhouse doctor` says what works here [default: auto]
-    #[arg(long, value_name = "TIER", value_parser = ["auto", "landlock", "bwrap", "off"])]
-    pub sandbox: Option<String>,
 }
 
-impl SettingArgs {
-    /// What was given, by flag.
-    pub fn given(&self) -> Vec<(&'static str, OsString)> {
-        let script = self.script.as_ref().map(|file| {
-            let mut name = OsString::from("scripted/");
-            name.push(file);
-            name
-        });
-        let texts = [
-            ("--model", &self.model),
-            ("--base-url", &self.base_url),
-            ("--system", &self.system),
-            ("--tools", &self.tools),
-            ("--thinking", &self.thinking),
-            ("--max-tokens", &self.max_tokens),
-            ("--temperature", &self.temperature),
-            ("--max-turns", &self.max_turns),
-            ("--max-total-tokens", &self.max_total_tokens),
-            ("--max-duration", &self.max_duration),
-            ("--durability", &self.durability),
-            ("--permission", &self.permission),
-            ("--sandbox", &self.sandbox),
-        ];
-        let texts = texts.into_iter().filter_map(|(flag, text)| Some((flag, text.clone()?.into())));
-        texts.chain(script.map(|script| ("--script", script))).collect()
+/// The flags that the table of keys has, with what they were given.
+#[derive(Debug, Default)]
+pub struct KeyFlags(pub Vec<(&'static str, OsString)>);
+
+/// Each with its key. Where sessions are kept is said to every command, in [`SharedArgs`].
+fn key_flags() -> impl Iterator<Item = (&'static Key, &'static Flag)> {
+    let all = keys().iter().flat_map(|key| key.flags().iter().map(move |flag| (key, flag)));
+    all.filter(|(_, flag)| flag.name != "--data-dir")
+}
+
+impl Args for KeyFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let defaults = Config::default();
+        key_flags().fold(command, |command, (key, flag)| {
+            let default = match key.row(&defaults).value {
+                Shown::Text(text) if !text.is_empty() => format!(" [default: {text}]"),
+                Shown::Whole(number) => format!(" [default: {number}]"),
+                Shown::List(texts) => format!(" [default: {}]", texts.join(",")),
+                Shown::Text(_) | Shown::Number(_) | Shown::Unset => String::new(),
+            };
+            let long = flag.name.trim_start_matches('-');
+            let arg = Arg::new(flag.name).long(long).value_name(flag.value).help(format!("{}{default}", flag.help));
+            command.arg(match (flag.name, flag.words) {
+                (SCRIPT, _) => arg.value_parser(value_parser!(PathBuf)).conflicts_with("--model"),
+                (_, []) => arg,
+                (_, words) => arg.value_parser(PossibleValuesParser::new(words)),
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KeyFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Self::default();
+        given.update_from_arg_matches(matches)?;
+        Ok(given)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for (_, flag) in key_flags() {
+            let Some(value) = matches.get_raw(flag.name).and_then(|mut values| values.next()) else { continue };
+            let mut text = OsString::from(if flag.name == SCRIPT { "scripted/" } else { "" });
+            text.push(value);
+            self.0.push((flag.name, text));
+        }
+        Ok(())
     }
 }
 
@@ -405,7 +392,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_a_setting_is_passed_on() {
-        let keys: BTreeSet<&str> = playhouse::config::keys().iter().flat_map(|key| key.flags()).copied().collect();
+        let flags: BTreeSet<&str> = keys().iter().flat_map(|key| key.flags()).map(|flag| flag.name).collect();
         let given = |flag: &&str| {
             let value = match *flag {
                 "--thinking" => "low",
@@ -416,13 +403,13 @@ mod tests {
             };
             let cli = Cli::try_parse_from(["playhouse", "run", flag, value]).unwrap();
             let Command::Run(args) = cli.command else { panic!() };
-            match (args.settings.given().as_slice(), cli.shared.data_dir) {
+            match (args.settings.given.0.as_slice(), cli.shared.data_dir) {
                 ([(name, _)], None) => *name,
                 ([], Some(_)) => "--data-dir",
                 other => panic!("{flag}: {other:?}"),
             }
         };
-        let passed: BTreeSet<&str> = keys.iter().map(given).collect();
-        assert_eq!(passed, keys);
+        let passed: BTreeSet<&str> = flags.iter().map(given).collect();
+        assert_eq!(passed, flags);
     }
 }

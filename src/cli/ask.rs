@@ -41,39 +41,31 @@ impl Asking {
     }
 }
 
-/// Who answers the questions of agents and of their helpers.
-#[derive(Clone, Debug)]
-pub struct Answers {
-    /// For agents whose events are shown: a question comes after what they said.
-    pub shown: Approvals,
-    /// For helpers, of which nothing is shown.
-    pub hidden: Approvals,
-}
-
 /// Whether there is a terminal to ask on.
 pub fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// The person at the terminal answers, or nobody when there is none.
-pub fn answers(asking: &Asking) -> Answers {
+/// Who answers the questions of agents and those of their sub-agents: the person at the terminal, or nobody when there is
+/// none. An agent's question comes after what it said; of what sub-agents say nothing is shown.
+pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
     if !can_ask() {
-        return Answers { shown: Approvals::Nobody, hidden: Approvals::Nobody };
+        return (Approvals::Nobody, Approvals::Nobody);
     }
     let terminal = Arc::new(Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone()));
     let (later, asking, turns) = (terminal.clone(), asking.clone(), Turns::default());
-    let shown = Approvals::in_turn(&turns, move |request| {
+    let agents = Approvals::in_turn(&turns, move |request| {
         let (terminal, asking) = (later.clone(), asking.clone());
         async move {
             asking.until_due(&request.permission_id).await;
             terminal.decide(&request).await
         }
     });
-    let hidden = Approvals::in_turn(&turns, move |request| {
+    let sub_agents = Approvals::in_turn(&turns, move |request| {
         let terminal = terminal.clone();
         async move { terminal.decide(&request).await }
     });
-    Answers { shown, hidden }
+    (agents, sub_agents)
 }
 
 /// Questions to one person, one at a time.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use playhouse::journal::{Step, StepKind, decisions};
 use playhouse::protocol::{Seq, SessionId};
 use playhouse::session::{ChainHash, FileStore, Store, StoreError, Take, Verification};
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use super::args::{AuditArgs, AuditCommand};
 use super::sessions::{look, print};
 use super::stop::Stop;
 use super::text::{Tint, error_line, one_line};
-use super::trail::{Kind, Step, count, trail};
 
 /// Verifies or shows.
 pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
@@ -26,8 +26,9 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
             }
-            let steps = trail(&loaded.entries);
-            let text: String = steps.iter().map(if json { as_json } else { line }).collect();
+            let steps = decisions(&loaded.entries);
+            let json_line = |step: &Step| format!("{}\n", step.to_json());
+            let text: String = steps.iter().map(if json { json_line } else { Step::line }).collect();
             print(&text)
         }
     }
@@ -138,8 +139,8 @@ impl<'a> Finding<'a> {
     fn lines(&self, session: &SessionId) -> String {
         let (mut text, notes) = match self {
             Self::Well(checked, head) => {
-                let steps = trail(&checked.entries);
-                let (decisions, effects) = (count(&steps, Kind::Decision), count(&steps, Kind::Effect));
+                let steps = decisions(&checked.entries);
+                let (decisions, effects) = (count(&steps, StepKind::Decision), count(&steps, StepKind::Effect));
                 let records = checked.records();
                 let text = format!(
                     "ok        {session}  {records} records, {decisions} decisions, {effects} effects, head {head}\n"
@@ -170,7 +171,7 @@ impl<'a> Finding<'a> {
             Self::Broken(checked, damage) => ("broken", Some(checked), Some(damage.clone())),
             Self::Unread(error) => ("broken", None, Some(error.to_string())),
         };
-        let steps = checked.map(|checked| trail(&checked.entries));
+        let steps = checked.map(|checked| decisions(&checked.entries));
         let of = |kind| steps.as_ref().map(|steps| count(steps, kind));
         json!({
             "session_id": session,
@@ -178,8 +179,8 @@ impl<'a> Finding<'a> {
             "reason": reason,
             "broken": checked.and_then(|checked| checked.broken.as_ref()),
             "records": checked.map(|checked| checked.records()),
-            "decisions": of(Kind::Decision),
-            "effects": of(Kind::Effect),
+            "decisions": of(StepKind::Decision),
+            "effects": of(StepKind::Effect),
             "head": checked.filter(|checked| checked.broken.is_none()).and_then(|checked| checked.head()),
             "chained_from_line": checked.and_then(|checked| checked.chained_from),
             "notes": checked.map(|checked| notes(checked)).unwrap_or_default(),
@@ -187,41 +188,13 @@ impl<'a> Finding<'a> {
     }
 }
 
+fn count(steps: &[Step], kind: StepKind) -> usize {
+    steps.iter().filter(|step| step.kind == kind).count()
+}
+
 /// What is unusual and nothing wrong.
 fn notes(checked: &Verification) -> Vec<String> {
     let from = checked.chained_from.filter(|line| *line > 1);
     let from = from.map(|line| format!("no chain before line {line}, which covers what stands there"));
     from.into_iter().chain(checked.notes.iter().map(ToString::to_string)).collect()
-}
-
-fn as_json(step: &Step) -> String {
-    let Step { seq, at, kind, what, detail, call } = step;
-    let mut value = json!({ "seq": seq, "at": at, "kind": kind.name(), "what": what, "detail": detail });
-    if let (Some(fields), Some(call)) = (value.as_object_mut(), call) {
-        fields.insert("tool_call_id".to_owned(), json!(call.id));
-        fields.insert("tool_name".to_owned(), json!(call.tool));
-        fields.insert("arguments".to_owned(), json!(call.arguments));
-        fields.insert("arguments_hash".to_owned(), json!(call.arguments_hash));
-    }
-    format!("{value}\n")
-}
-
-/// A step on one line.
-fn line(step: &Step) -> String {
-    let at = i64::try_from(step.at).ok().and_then(|at| jiff::Timestamp::from_millisecond(at).ok()).unwrap_or_default();
-    let mut text = format!("{at:.3}  {:<10}", step.what);
-    if let Some(call) = &step.call {
-        let tool = one_line(call.tool.as_deref().unwrap_or("?"));
-        text.push_str(&format!("  {tool}  {}", one_line(call.id.as_str())));
-    }
-    if !step.detail.is_empty() {
-        text.push_str(&format!("  {}", step.detail));
-    }
-    if let (Kind::Decision | Kind::Effect, Some(arguments)) =
-        (step.kind, step.call.as_ref().and_then(|call| call.arguments.as_ref()))
-    {
-        text.push_str(&format!("  {arguments}"));
-    }
-    text.push('\n');
-    text
 }

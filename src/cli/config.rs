@@ -17,15 +17,10 @@ use super::view::write_out;
 /// The configuration, with the project's file looked for from `project` upwards.
 pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option<PathBuf>) -> Result<Config, Stop> {
     let data_dir = shared.data_dir.clone().map(|folder| ("--data-dir", folder.into_os_string()));
-    let given = settings.map(SettingArgs::given).unwrap_or_default();
+    let given = settings.map(|settings| settings.given.0.clone()).unwrap_or_default();
     let flags = given.into_iter().chain(data_dir).collect();
     let sources = Sources { file: shared.config.clone(), project, flags, ..Sources::of_this_process() };
     Config::load(&sources).map_err(refusal)
-}
-
-/// Where the user's own file is, or would be.
-pub fn user_file(shared: &SharedArgs) -> Option<PathBuf> {
-    Sources { file: shared.config.clone(), ..Sources::of_this_process() }.user_path()
 }
 
 /// One line for each problem.

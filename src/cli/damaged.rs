@@ -10,16 +10,15 @@ use playhouse::House;
 use playhouse::agent::machine::Durable;
 use playhouse::agent::machine::run::Ask;
 use playhouse::agent::{AgentHandle, new_session_id};
+use playhouse::from_config::FromConfig;
 use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{AgentMessage, Entry, EntryBody, Seq, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, Store, Sync, Take};
 
-use super::ask::Answers;
-use super::run::spawn_with;
 use super::sessions::open;
 use super::stop::Stop;
+use super::text::Tint;
 use super::view::View;
-use super::{kind, text::Tint};
 
 /// Whether the user accepts that a journal is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub async fn go_on(
     house: &House,
     session: &SessionId,
     settings: Settings,
-    code: (&Answers, &playhouse::agent::Hooks),
+    from: &FromConfig,
     view: &mut View,
 ) -> Result<(AgentHandle, Messages), Stop> {
     let entries = house.entries(session).await.map_err(Stop::refused)?;
@@ -72,8 +71,8 @@ pub async fn go_on(
         );
         return Err(Stop::Failed(text));
     }
-    let definition = kind::definition(&settings, code.0, code.1);
-    let agent = spawn_with(house, settings, definition, messages).await?;
+    let agent = from.agent(house, settings).map_err(Stop::refused)?.messages(messages);
+    let agent = agent.spawn().await.map_err(Stop::refused)?;
     view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
     Ok((agent, unsaid))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use playhouse::config::{Config, Sources};
+use playhouse::from_config::FromConfigError;
 use playhouse::protocol::SandboxMode;
 use playhouse::tools::sandbox::{Abilities, Ability, abilities};
 use serde_json::{Value, json};
@@ -168,7 +169,7 @@ fn sandbox(config: &Config, abilities: &Abilities) -> Check {
 /// Whether sessions can be kept: a file is made where they are, or where their folder would be made.
 fn data_dir(config: &Config) -> Ability {
     let Some(folder) = &config.data_dir.value else {
-        return Err("there is no HOME to keep sessions under: give --data-dir or set PLAYHOUSE_HOME".to_owned());
+        return Err(FromConfigError::NoDataDir.to_string());
     };
     let there = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
     match tempfile::tempfile_in(there) {

@@ -10,10 +10,9 @@ mod damaged;
 mod demo;
 mod doctor;
 mod follow;
-mod kind;
+mod house;
 mod lanes;
 mod log;
-mod model;
 mod models;
 mod place;
 mod plan;
@@ -21,13 +20,10 @@ mod recordings;
 mod resume;
 mod run;
 mod sessions;
-mod settings;
-mod show;
 mod signals;
 mod stop;
 mod tally;
 mod text;
-mod trail;
 mod view;
 
 use std::process::ExitCode;
@@ -65,12 +61,12 @@ fn perform(cli: Cli) -> Result<(), Stop> {
         Command::Resume(args) => {
             let config = without_project(&cli.shared)?;
             let kept = place::data_dir(&config, &cli.shared)?;
-            on_runtime(resume::resume(args, &config, config::user_file(&cli.shared), kept))
+            on_runtime(resume::resume(args, config, kept))
         }
         Command::Plan(args) => {
             let config = without_project(&cli.shared)?;
             let kept = place::data_dir(&config, &cli.shared)?;
-            on_runtime(plan::plan(args, &config, config::user_file(&cli.shared), kept))
+            on_runtime(plan::plan(args, config, kept))
         }
         Command::Sessions(args) => {
             let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use playhouse::config::{Config, Origin};
+use playhouse::from_config::FromConfigError;
 
 use super::args::SharedArgs;
 use super::follow::Kept;
@@ -10,9 +11,7 @@ use super::stop::Stop;
 
 /// Where sessions are kept, and how that is said to someone who looks for one.
 pub fn data_dir(config: &Config, shared: &SharedArgs) -> Result<(PathBuf, Kept), Stop> {
-    let folder = config.data_dir.value.clone().ok_or_else(|| {
-        Stop::Refused("there is no HOME to keep sessions under: give --data-dir or set PLAYHOUSE_HOME".to_owned())
-    })?;
+    let folder = config.data_dir.value.clone().ok_or_else(|| Stop::refused(FromConfigError::NoDataDir))?;
     let kept = match (&config.data_dir.origin, &shared.config) {
         (Origin::Flag(_), _) => Kept::Under(shared.data_dir.clone().unwrap_or_else(|| folder.clone())),
         // A file that only this command was given.

@@ -12,10 +12,10 @@ use playhouse::session::StoreError;
 use serde_json::json;
 
 use super::args::{PlanArgs, PlanCommand};
-use super::ask::{Asking, answers};
+use super::ask::Asking;
 use super::damaged;
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
-use super::kind;
+use super::house::{from_config, open_house};
 use super::recordings::RecordingArgs;
 use super::resume::{refuse_if_not_ours, tell_damage};
 use super::signals::Interrupt;
@@ -28,12 +28,7 @@ const SHOWN_LINES: usize = 40;
 const SHOWN_CHARS: usize = 4_000;
 
 /// Does what is asked with a session's plan.
-pub async fn plan(
-    args: PlanArgs,
-    config: &Config,
-    user_file: Option<PathBuf>,
-    (folder, kept): (PathBuf, Kept),
-) -> Result<(), Stop> {
+pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
     let (session, recordings, form) = match &args.command {
         PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), Form::Text),
         PlanCommand::Approve { session, recordings, json, .. } => {
@@ -45,8 +40,7 @@ pub async fn plan(
         return Err(Stop::refused(StoreError::Unknown { session }));
     }
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
-    let setup = kind::Setup { config, user_file, recordings: &recordings };
-    let house = kind::open_house(Some(folder), setup, answers(&asking)).await?;
+    let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
     let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, place: None };
     let done = carry_out(&house, &session, args.command, &mut watch).await;
     let finished = watch.view.finish();

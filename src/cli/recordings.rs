@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use playhouse::HouseBuilder;
-use playhouse::provider::Answers;
+use playhouse::from_config::Exchanges;
 
 /// What is done with the exchanges with services.
 #[derive(Clone, Debug, Default, Args)]
@@ -18,20 +17,12 @@ pub struct RecordingArgs {
 }
 
 impl RecordingArgs {
-    /// Who answers.
-    pub fn answers(&self) -> Answers {
-        match self.replay {
-            Some(_) => Answers::Recording,
-            None => Answers::Services,
-        }
-    }
-
-    /// A house that does so.
-    pub fn wire(&self, house: HouseBuilder) -> HouseBuilder {
+    /// As a house takes it.
+    pub fn exchanges(&self) -> Exchanges {
         match (&self.record, &self.replay) {
-            (Some(folder), _) => house.record(folder),
-            (None, Some(folder)) => house.replay(folder),
-            (None, None) => house,
+            (Some(folder), _) => Exchanges::Recorded(folder.clone()),
+            (None, Some(folder)) => Exchanges::Replayed(folder.clone()),
+            (None, None) => Exchanges::Live,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
+use playhouse::from_config::FromConfig;
 use playhouse::protocol::entry::Wake;
 use playhouse::protocol::{AgentMessage, Command, ContinuationKind, EntryBody, EntryId, InputId, Op, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
@@ -14,12 +15,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::args::ResumeArgs;
-use super::ask::{Answers, Asking, answers};
+use super::ask::Asking;
 use super::damaged::{self, Accept};
 use super::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
-use super::kind;
-use super::model;
-use super::settings;
+use super::house::{from_config, open_house};
+use super::place::here;
 use super::signals::Interrupt;
 use super::stop::Stop;
 use super::text::{Tint, cut, error_line, one_line};
@@ -30,12 +30,7 @@ use super::view::{Form, View};
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
-pub async fn resume(
-    args: ResumeArgs,
-    config: &Config,
-    user_file: Option<PathBuf>,
-    (folder, kept): (PathBuf, Kept),
-) -> Result<(), Stop> {
+pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
     if !folder.exists() {
         return match args.session {
             Some(session) => Err(Stop::refused(StoreError::Unknown { session })),
@@ -43,12 +38,10 @@ pub async fn resume(
         };
     }
     let asking = Asking::default();
-    let answers = answers(&asking);
-    let (accept, from) = (Accept::of(args.accept_broken_chain), args.recordings.answers());
-    let work =
-        Work { interrupt: Interrupt::listen()?, asking, answers, json: args.json, kept, folder, config, accept, from };
-    let setup = kind::Setup { config, user_file, recordings: &args.recordings };
-    let house = kind::open_house(Some(work.folder.clone()), setup, work.answers.clone()).await?;
+    let (interrupt, from) = (Interrupt::listen()?, from_config(config, &asking, &args.recordings));
+    let accept = Accept::of(args.accept_broken_chain);
+    let work = Work { interrupt, asking, from, json: args.json, kept, folder, accept };
+    let house = open_house(&work.from, Some(work.folder.clone())).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
         None => all(&house, &work).await,
@@ -57,20 +50,17 @@ pub async fn resume(
     done
 }
 
-struct Work<'a> {
+struct Work {
     interrupt: Interrupt,
     asking: Asking,
-    answers: Answers,
+    from: FromConfig,
     json: bool,
     kept: Kept,
     folder: PathBuf,
-    config: &'a Config,
     accept: Accept,
-    /// Who answers in place of a model.
-    from: playhouse::provider::Answers,
 }
 
-impl Work<'_> {
+impl Work {
     fn watch(&self, form: Form) -> Watch {
         let view = View::new(form, &self.asking);
         Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), place: None }
@@ -82,7 +72,7 @@ fn nothing_to_do() -> Result<(), Stop> {
     Ok(())
 }
 
-async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), Stop> {
+async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop> {
     let summary = house.session(session).await.map_err(Stop::refused)?;
     refuse_if_not_ours(&summary)?;
     let mut watch = work.watch(Form::of(work.json));
@@ -96,10 +86,9 @@ async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), 
         }
         (SessionStatus::Damaged { .. }, Accept::Damage) => {
             tell_damage(&summary, &mut watch.view);
-            let settings = settings::fresh(work.config, None, None)?;
-            model::checked(model::Chain::of(&settings), work.from).await?;
-            let code = (&work.answers, &work.config.hooks());
-            let (agent, unsaid) = damaged::go_on(house, session, settings, code, &mut watch.view).await?;
+            let settings = work.from.settings(here()?).map_err(Stop::refused)?;
+            work.from.check(&settings).await.map_err(Stop::refused)?;
+            let (agent, unsaid) = damaged::go_on(house, session, settings, &work.from, &mut watch.view).await?;
             let mut events = agent.subscribe_tree_with(EVENTS);
             let asked = match unsaid.is_empty() {
                 true => asked_to_go_on(&agent, None).await,
@@ -125,7 +114,7 @@ async fn one(house: &House, session: &SessionId, work: &Work<'_>) -> Result<(), 
     }
 }
 
-async fn all(house: &House, work: &Work<'_>) -> Result<(), Stop> {
+async fn all(house: &House, work: &Work) -> Result<(), Stop> {
     let known = house.sessions().await.map_err(Stop::refused)?;
     let is_lost = |one: &&SessionSummary| {
         let unknown = SessionStatus::Damaged { last_run: LastRun::Unknown };

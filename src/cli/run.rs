@@ -5,24 +5,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse::agent::{Agent, AgentHandle, Definition, new_input};
-use playhouse::config::Config;
+use playhouse::House;
+use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::from_config::{FromConfig, KIND};
 use playhouse::protocol::entry::{Settings, Wake};
-use playhouse::protocol::{AgentMessage, Command, Durability, Mode, ModelConfig, Op, SessionId};
+use playhouse::protocol::{AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId};
 use playhouse::session::SessionSummary;
-use playhouse::{AgentBuilder, House};
 
 use super::args::{RunArgs, SharedArgs};
-use super::ask::{Answers, Asking, answers};
+use super::ask::Asking;
 use super::config;
 use super::damaged::{self, Accept};
 use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
-use super::kind::{self, KIND};
-use super::model::{self, Chain};
+use super::house::{from_config, open_house};
 use super::place::{self, here, real_folder};
-use super::recordings::RecordingArgs;
 use super::resume::{self, refuse_if_not_ours};
-use super::settings;
 use super::signals::Interrupt;
 use super::stop::Stop;
 use super::text::{Tint, error_line};
@@ -44,16 +41,14 @@ pub struct Plan {
     /// `None` is in memory.
     folder: Option<PathBuf>,
     kept: Kept,
-    config: Config,
+    asking: Asking,
+    from: FromConfig,
     /// `--accept-broken-chain`.
     accept: Accept,
     /// `--cwd`.
     cwd: Option<PathBuf>,
     /// `--plan` or `--no-plan`.
     mode: Option<Mode>,
-    /// Where a yes for good is kept.
-    user_file: Option<PathBuf>,
-    recordings: RecordingArgs,
     form: Form,
 }
 
@@ -93,19 +88,39 @@ impl Plan {
                 (Some(folder), kept)
             }
         };
-        if matches!(place, Where::New) {
-            // Before stdin is read: nobody should type a prompt for nothing.
-            model::chosen(&config)?;
-        }
-        let (recordings, form) = (args.recordings, Form::of(args.json));
         let mode = match (args.plan, args.no_plan) {
             (true, _) => Some(Mode::Plan),
             (false, true) => Some(Mode::Act),
             (false, false) => None,
         };
-        let user_file = config::user_file(shared);
-        let prompt = read_prompt(args.prompt)?;
-        Ok(Self { prompt, place, folder, kept, config, accept, cwd, mode, user_file, recordings, form })
+        let (asking, form) = (Asking::default(), Form::of(args.json));
+        let from = from_config(config, &asking, &args.recordings);
+        let mut plan = Self { prompt: String::new(), place, folder, kept, asking, from, accept, cwd, mode, form };
+        if matches!(plan.place, Where::New) {
+            // Before stdin is read: nobody should type a prompt for nothing.
+            plan.settings()?;
+        }
+        plan.prompt = read_prompt(args.prompt)?;
+        Ok(plan)
+    }
+
+    /// The settings of a new session.
+    fn settings(&self) -> Result<Settings, Stop> {
+        let cwd = self.cwd.clone().map_or_else(here, Ok)?;
+        let settings = self.from.settings(cwd).map_err(Stop::refused)?;
+        Ok(Settings { mode: self.mode.unwrap_or_default(), ..settings })
+    }
+
+    /// The settings of a stored session, with what flags change.
+    fn changed(&self, stored: &Settings) -> Result<Settings, Stop> {
+        let mut settings = self.from.changed(stored).map_err(Stop::refused)?;
+        settings.mode = self.mode.unwrap_or(settings.mode);
+        settings.cwd = self.cwd.clone().unwrap_or(settings.cwd);
+        Ok(settings)
+    }
+
+    async fn check(&self, settings: &Settings) -> Result<(), Stop> {
+        self.from.check(settings).await.map_err(Stop::refused)
     }
 }
 
@@ -134,24 +149,22 @@ fn read_prompt(given: Option<String>) -> Result<String, Stop> {
 pub async fn run(plan: Plan) -> Result<(), Stop> {
     let interrupt = Interrupt::listen()?;
     if let Where::New = plan.place {
-        model::checked(model::chosen(&plan.config)?, plan.recordings.answers()).await?;
+        plan.check(&plan.settings()?).await?;
     }
     if plan.folder.is_none() {
         error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
     }
-    let asking = Asking::default();
-    let answers = answers(&asking);
-    let setup = kind::Setup { config: &plan.config, user_file: plan.user_file.clone(), recordings: &plan.recordings };
-    let house = kind::open_house(plan.folder.clone(), setup, answers.clone()).await?;
-    let mut watch = Watch { view: View::new(plan.form, &asking), interrupt, kept: plan.kept.clone(), place: None };
-    let done = on_stage(&house, &plan, &answers, &mut watch).await;
+    let house = open_house(&plan.from, plan.folder.clone()).await?;
+    let view = View::new(plan.form, &plan.asking);
+    let mut watch = Watch { view, interrupt, kept: plan.kept.clone(), place: None };
+    let done = on_stage(&house, &plan, &mut watch).await;
     let finished = watch.view.finish();
     house.shutdown(Duration::ZERO).await;
     done?;
     finished.map_err(|error| unwritten(&error))
 }
 
-async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Watch) -> Result<(), Stop> {
+async fn on_stage(house: &House, plan: &Plan, watch: &mut Watch) -> Result<(), Stop> {
     let stored = match &plan.place {
         Where::New => None,
         Where::In(session) => Some(session.clone()),
@@ -159,11 +172,10 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     };
     let (agent, mut messages) = match &stored {
         None => {
-            let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
-            let definition = kind::definition(&settings, answers, &plan.config.hooks());
-            (spawn_with(house, settings, definition, Vec::new()).await?, Vec::new())
+            let agent = plan.from.agent(house, plan.settings()?).map_err(Stop::refused)?;
+            (agent.spawn().await.map_err(Stop::refused)?, Vec::new())
         }
-        Some(session) => reopen(house, session, plan, answers, watch).await?,
+        Some(session) => reopen(house, session, plan, watch).await?,
     };
     let session = agent.session_id();
     if watch.interrupt.is_asked() {
@@ -189,71 +201,12 @@ async fn on_stage(house: &House, plan: &Plan, answers: &Answers, watch: &mut Wat
     done
 }
 
-/// Brings a new agent with these settings on stage, with a conversation to begin with.
-pub async fn spawn_with(
-    house: &House,
-    settings: Settings,
-    definition: Definition,
-    messages: Vec<Arc<AgentMessage>>,
-) -> Result<AgentHandle, Stop> {
-    prepared(house, settings, definition)?.messages(messages).spawn().await.map_err(Stop::refused)
-}
-
-/// Brings the agent of a stored session on stage with these settings.
-async fn take_on(
-    house: &House,
-    stored: &SessionSummary,
-    settings: Settings,
-    definition: Definition,
-) -> Result<AgentHandle, Stop> {
-    let mut builder = prepared(house, settings, definition)?.session(stored.session_id.clone());
-    if let Some(agent_id) = &stored.agent_id {
-        builder = builder.id(agent_id.clone());
-    }
-    builder.open().await.map_err(Stop::refused)
-}
-
-fn prepared(house: &House, settings: Settings, definition: Definition) -> Result<AgentBuilder, Stop> {
-    let mut builder = house
-        .agent()
-        .kind(KIND)
-        .model(keyed(&settings.model)?)
-        .definition(definition)
-        .system_prompt(settings.system_prompt)
-        .cwd(settings.cwd)
-        .permission(settings.permission)
-        .restrictions(settings.restrictions)
-        .mode(settings.mode)
-        .sandbox(settings.sandbox)
-        .limits(settings.limits)
-        .durability(settings.durability)
-        .retry(settings.retry)
-        .cache_config(settings.cache)
-        .thinking(settings.thinking_level)
-        .tool_execution(settings.tool_execution);
-    for model in &settings.fallbacks {
-        builder = builder.fallback(keyed(model)?);
-    }
-    if let Some(tokens) = settings.max_tokens {
-        builder = builder.max_tokens(tokens);
-    }
-    if let Some(temperature) = settings.temperature {
-        builder = builder.temperature(temperature);
-    }
-    Ok(builder)
-}
-
-fn keyed(model: &ModelConfig) -> Result<ModelConfig, Stop> {
-    model::with_key(model.clone()).map_err(Stop::Refused)
-}
-
 /// The agent of a stored session, its unfinished run finished and its settings changed as asked; for a damaged one, with
 /// what was still to be said in it.
 async fn reopen(
     house: &House,
     session: &SessionId,
     plan: &Plan,
-    answers: &Answers,
     watch: &mut Watch,
 ) -> Result<(AgentHandle, Vec<Arc<AgentMessage>>), Stop> {
     let summary = house.session(session).await.map_err(Stop::refused)?;
@@ -266,16 +219,15 @@ async fn reopen(
         (None, _) => resume::tell_damage(&summary, &mut watch.view),
         (Some(_), Accept::Damage) => {
             resume::tell_damage(&summary, &mut watch.view);
-            let settings = settings::fresh(&plan.config, plan.cwd.as_deref(), plan.mode)?;
-            model::checked(Chain::of(&settings), plan.recordings.answers()).await?;
-            let code = (answers, &plan.config.hooks());
-            return damaged::go_on(house, session, settings, code, &mut watch.view).await;
+            let settings = plan.settings()?;
+            plan.check(&settings).await?;
+            return damaged::go_on(house, session, settings, &plan.from, &mut watch.view).await;
         }
         (Some(advice), Accept::Nothing) => return Err(Stop::Refused(advice)),
     }
     let stored = house.opened(session).await.map_err(Stop::refused)?.settings;
-    let wanted = settings::changed(&plan.config, plan.cwd.as_deref(), plan.mode, &stored)?;
-    model::checked(Chain::of(&wanted), plan.recordings.answers()).await?;
+    let wanted = plan.changed(&stored)?;
+    plan.check(&wanted).await?;
     if summary.status.is_unfinished() && !summary.status.has_ended() {
         match resume::finish(house, &summary, watch, Wake::Asked).await {
             // However that run ended, it is over now.
@@ -288,8 +240,9 @@ async fn reopen(
         let agent = match house.get(&agent_of(&summary)?) {
             Some(agent) => agent,
             None => {
-                let definition = kind::definition(&wanted, answers, &plan.config.hooks());
-                take_on(house, &summary, wanted.clone(), definition).await?
+                let agent = plan.from.agent(house, wanted.clone()).map_err(Stop::refused)?;
+                let agent = agent.id(agent_of(&summary)?).session(session.clone());
+                agent.open().await.map_err(Stop::refused)?
             }
         };
         if let Err(error) = agent.configure(wanted).await {
@@ -305,7 +258,7 @@ async fn reopen(
     }
 }
 
-fn agent_of(summary: &SessionSummary) -> Result<playhouse::protocol::AgentId, Stop> {
+fn agent_of(summary: &SessionSummary) -> Result<AgentId, Stop> {
     summary.agent_id.clone().ok_or_else(|| {
         let session = &summary.session_id;
         Stop::Refused(format!("the journal of session `{session}` has lost its first entry; start a new session"))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use playhouse_protocol::{SandboxBounds, SandboxMode};
+use playhouse_protocol::SandboxMode;
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
 use playhouse_tools::{Network, ProcessLimits, SandboxRules};
 
@@ -59,25 +59,18 @@ impl Confinement {
             network: self.network.value,
             limits: ProcessLimits {
                 processes: self.processes.value,
-                memory: u64::from(self.memory_mb.value) << 20,
-                file: u64::from(self.file_mb.value) << 20,
+                memory: bytes(self.memory_mb.value),
+                file: bytes(self.file_mb.value),
             },
             environment: self.environment.value.clone(),
             hidden: self.hidden.clone(),
         }
     }
+}
 
-    /// What a session keeps of it, wherever it is taken up: what the project does without. The rest is the user's to
-    /// change.
-    pub fn bounds(&self) -> SandboxBounds {
-        let bytes = |mb: &u32| u64::from(*mb) << 20;
-        SandboxBounds {
-            network: self.network.by_project().copied(),
-            processes: self.processes.by_project().copied(),
-            memory: self.memory_mb.by_project().map(bytes),
-            file: self.file_mb.by_project().map(bytes),
-        }
-    }
+/// Of megabytes.
+pub(super) fn bytes(mb: u32) -> u64 {
+    u64::from(mb) << 20
 }
 
 pub(super) const SANDBOX: Codec<SandboxMode> = Codec {

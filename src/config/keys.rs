@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use playhouse_protocol::entry::Settings;
+
 use super::codec::{Bad, Codec, Given};
 use super::narrow::Narrowed;
 use super::shown::Row;
@@ -13,19 +15,33 @@ pub fn keys() -> &'static [Key] {
     table::KEYS
 }
 
-/// A row without a name.
-pub(super) const fn key(bound: &'static dyn Binding) -> Key {
-    Key { name: "", variable: None, unset: "", flags: &[], bound }
-}
-
 /// One key of the configuration.
 #[derive(Clone, Copy)]
 pub struct Key {
     pub(super) name: &'static str,
     pub(super) variable: Option<&'static str>,
     pub(super) unset: &'static str,
-    pub(super) flags: &'static [&'static str],
+    pub(super) flags: &'static [Flag],
     pub(super) bound: &'static dyn Binding,
+}
+
+/// A flag of the command line that sets a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// With its dashes, as in `--max-turns`.
+    pub name: &'static str,
+    /// What the help calls its value.
+    pub value: &'static str,
+    /// What it sets, for the help, which adds what holds without it.
+    pub help: &'static str,
+    /// The only values that it takes; empty if there are too many to list.
+    pub words: &'static [&'static str],
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 /// Whether a project's file may set a key.
@@ -59,7 +75,7 @@ impl Key {
     }
 
     /// The flags that set it.
-    pub fn flags(&self) -> &'static [&'static str] {
+    pub fn flags(&self) -> &'static [Flag] {
         self.flags
     }
 
@@ -81,6 +97,11 @@ impl Key {
     /// Its value and origin.
     pub fn row<'a>(&'static self, config: &'a Config) -> Row<'a> {
         self.bound.row(self, config)
+    }
+
+    /// Gives its value to the settings of an agent, if they have a place for it.
+    pub(crate) fn apply(&self, config: &Config, settings: &mut Settings) {
+        self.bound.apply(config, settings);
     }
 
     /// Sets it. A project's file gets no more than it may have.
@@ -121,6 +142,7 @@ pub(super) trait Binding: Sync {
     fn takes(&self) -> &'static str;
     fn by_project(&self) -> ByProject;
     fn row<'a>(&self, key: &'static Key, config: &'a Config) -> Row<'a>;
+    fn apply(&self, config: &Config, settings: &mut Settings);
     fn put(&self, config: &mut Config, given: Given, folder: Option<&Path>, origin: Origin) -> Result<(), NotPut>;
 }
 
@@ -130,6 +152,8 @@ pub(super) struct Bound<T: 'static> {
     pub(super) of_mut: fn(&mut Config) -> &mut Setting<T>,
     pub(super) codec: Codec<T>,
     pub(super) project: Rule<T>,
+    /// Gives the value to the settings of an agent; `None` is what no agent has of its own.
+    pub(super) sets: Option<fn(&Setting<T>, &mut Settings)>,
 }
 
 /// What a project's file may do with a key.
@@ -180,6 +204,12 @@ impl<T> Binding for Bound<T> {
         Row { key, value, origin: &setting.origin, held_back: setting.held_back.as_ref() }
     }
 
+    fn apply(&self, config: &Config, settings: &mut Settings) {
+        if let Some(sets) = self.sets {
+            sets((self.of)(config), settings);
+        }
+    }
+
     fn put(&self, config: &mut Config, given: Given, folder: Option<&Path>, origin: Origin) -> Result<(), NotPut> {
         let setting = (self.of_mut)(config);
         let value = (self.codec.read)(given, folder).map_err(NotPut::Bad)?;
@@ -203,7 +233,7 @@ mod tests {
         let names: BTreeSet<&str> = keys().iter().map(Key::name).collect();
         let variables: BTreeSet<String> = keys().iter().map(Key::variable).collect();
         assert_eq!((names.len(), variables.len()), (keys().len(), keys().len()));
-        let flags: Vec<&str> = keys().iter().flat_map(|key| key.flags()).copied().collect();
+        let flags: Vec<&str> = keys().iter().flat_map(|key| key.flags()).map(|flag| flag.name).collect();
         assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len());
         // Each row must be bound to a setting of its own: set one, and no other changes.
         for key in keys() {

@@ -53,7 +53,7 @@ impl Sources {
     }
 
     /// Where the user's file is, or would be; `None` without a home.
-    pub fn user_path(&self) -> Option<PathBuf> {
+    fn user_path(&self) -> Option<PathBuf> {
         let candidate = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
         candidate.map(|candidate| match candidate {
             Candidate::Named(path) | Candidate::Usual(path) => path,
@@ -97,6 +97,7 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
     config.data_dir.value = sources.platform.data_dir(variables);
     borrow_places(&mut config, variables, &mut problems);
     config.confinement.hidden = sources.rules_of_tools();
+    config.user_file = sources.user_path();
     let user = noted(sources.user_file(), &mut problems);
     if let Some(source) = &user {
         file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);
@@ -106,7 +107,7 @@ pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
     }
     environment::lay_over(&mut config, variables, folder.as_deref(), &mut problems);
     for (name, value) in &sources.flags {
-        match keys().iter().find(|key| key.flags().contains(name)) {
+        match keys().iter().find(|key| key.flags().iter().any(|flag| flag.name == *name)) {
             Some(key) => {
                 let found = format!("{:?}", value.to_string_lossy());
                 let given = match (*name, value.to_str()) {

@@ -191,17 +191,6 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// The caps alone.
-    pub fn values(&self) -> ExecutionLimits {
-        ExecutionLimits {
-            max_turns: self.max_turns.value,
-            max_total_tokens: self.max_total_tokens.value,
-            max_duration: self.max_duration.value,
-        }
-    }
-}
-
 /// `[retry]`: how often and when a failed request is sent again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
@@ -227,27 +216,24 @@ impl Default for Retry {
     }
 }
 
-impl Retry {
-    /// The numbers alone.
-    pub fn values(&self) -> RetryConfig {
-        RetryConfig {
-            max_retries: self.max_retries.value,
-            initial_delay_ms: self.initial_delay_ms.value,
-            backoff_multiplier: self.backoff_multiplier.value,
-            max_delay_ms: self.max_delay_ms.value,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::plain;
+    use crate::config::{Config, keys};
+    use playhouse_protocol::Durability;
+    use playhouse_protocol::entry::Settings;
 
     #[test]
     fn the_defaults_are_those_of_the_house() {
         let connection = Connection::default();
         assert_eq!((connection.rules(), connection.options()), Default::default());
-        assert_eq!((Limits::default().values(), Retry::default().values()), Default::default());
+        let usual = plain(Durability::Flush);
+        let limits = ExecutionLimits { max_turns: Some(1), max_total_tokens: Some(2), max_duration: None };
+        let retry = RetryConfig { max_retries: 9, initial_delay_ms: 9, backoff_multiplier: 9.0, max_delay_ms: 9 };
+        let mut settings = Settings { limits, retry, ..usual.clone() };
+        keys().iter().for_each(|key| key.apply(&Config::default(), &mut settings));
+        assert_eq!(Settings { tools: Vec::new(), ..settings }, usual);
     }
 
     #[test]

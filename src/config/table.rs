@@ -1,253 +1,171 @@
-//! The table of keys.
+//! The table of keys: one row says all there is to say of a key, beside its field in [`Config`](super::Config).
 
 use super::codecs;
 use super::confinement;
-use super::keys::{Bound, Key, Rule, key};
+use super::keys::{Bound, Flag, Key, Rule};
 use super::narrow::{fewer, lower, more, same_providers, stricter};
 
-/// A key that no project may set: its name, its field, what it takes, and what holds without a value.
-macro_rules! users {
-    ($name:literal, $($field:ident).+, $codec:expr, $unset:literal) => {
+/// A key: its name, its field and what it takes; then, where they are not the usual, what holds without a value, its
+/// variable, its flags, what a project's file may do with it (nothing), and which setting of an agent it is (none).
+macro_rules! key {
+    ($name:literal, $($field:ident).+, $codec:expr
+        $(, unset $unset:literal)? $(, variable $variable:literal)? $(, flags $flags:expr)?
+        $(, project $rule:expr)? $(, sets $sets:expr)?) => {
         Key {
             name: $name,
-            unset: $unset,
-            ..key(&Bound {
+            unset: key!(@or "" $(, $unset)?),
+            variable: key!(@or None $(, Some($variable))?),
+            flags: key!(@or &[] $(, $flags)?),
+            bound: &Bound {
                 of: |config| &config.$($field).+,
                 of_mut: |config| &mut config.$($field).+,
                 codec: $codec,
-                project: Rule::MayNot,
-            })
+                project: key!(@or Rule::MayNot $(, $rule)?),
+                sets: key!(@or None $(, Some($sets))?),
+            },
         }
     };
+    (@or $default:expr) => { $default };
+    (@or $default:expr, $given:expr) => { $given };
 }
 
-/// The table.
+const fn flag(name: &'static str, value: &'static str, help: &'static str) -> Flag {
+    Flag { name, value, help, words: &[] }
+}
+
+/// Every key, in the order in which they are shown.
+#[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    Key {
-        name: "model",
-        unset: "a run needs one",
-        flags: &["--model", "--script"],
-        ..key(&Bound {
-            of: |config| &config.model,
-            of_mut: |config| &mut config.model,
-            codec: codecs::MODELS,
-            project: Rule::Narrows("only services' models, of the user's providers", |now, wanted| {
-                same_providers(now, wanted)
-            }),
-        })
-    },
-    Key {
-        flags: &["--base-url"],
-        ..users!("base_url", base_url, codecs::BASE_URL, "where the section of the model's service says, or its own")
-    },
-    Key {
-        name: "system",
-        flags: &["--system"],
-        ..key(&Bound {
-            of: |config| &config.system,
-            of_mut: |config| &mut config.system,
-            codec: codecs::TEXT,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "tools",
-        flags: &["--tools"],
-        ..key(&Bound {
-            of: |config| &config.tools,
-            of_mut: |config| &mut config.tools,
-            codec: codecs::TOOL_NAMES,
-            project: Rule::Narrows("only to take tools away", |now, wanted| fewer(now, wanted)),
-        })
-    },
-    Key {
-        name: "permission",
-        flags: &["--permission"],
-        ..key(&Bound {
-            of: |config| &config.permission,
-            of_mut: |config| &mut config.permission,
-            codec: codecs::PERMISSION,
-            project: Rule::Narrows("only a stricter one", stricter),
-        })
-    },
-    Key {
-        name: "sandbox",
-        flags: &["--sandbox"],
-        ..key(&Bound {
-            of: |config| &config.sandbox,
-            of_mut: |config| &mut config.sandbox,
-            codec: confinement::SANDBOX,
-            project: Rule::Narrows("only a stricter one", confinement::stricter),
-        })
-    },
-    users!("sandbox_read", confinement.read, confinement::FOLDERS, ""),
-    users!("sandbox_write", confinement.write, confinement::FOLDERS, ""),
-    Key {
-        name: "sandbox_network",
-        ..key(&Bound {
-            of: |config| &config.confinement.network,
-            of_mut: |config| &mut config.confinement.network,
-            codec: confinement::NETWORK,
-            project: Rule::Narrows("only `denied`", confinement::less_network),
-        })
-    },
-    Key {
-        name: "sandbox_processes",
-        ..key(&Bound {
-            of: |config| &config.confinement.processes,
-            of_mut: |config| &mut config.confinement.processes,
-            codec: codecs::TIMES,
-            project: Rule::Narrows("only to lower it", confinement::lower),
-        })
-    },
-    Key {
-        name: "sandbox_memory_mb",
-        ..key(&Bound {
-            of: |config| &config.confinement.memory_mb,
-            of_mut: |config| &mut config.confinement.memory_mb,
-            codec: codecs::TIMES,
-            project: Rule::Narrows("only to lower it", confinement::lower),
-        })
-    },
-    Key {
-        name: "sandbox_file_mb",
-        ..key(&Bound {
-            of: |config| &config.confinement.file_mb,
-            of_mut: |config| &mut config.confinement.file_mb,
-            codec: codecs::TIMES,
-            project: Rule::Narrows("only to lower it", confinement::lower),
-        })
-    },
-    users!("tool_env", confinement.environment, confinement::NAMES, ""),
-    Key { flags: &["--durability"], ..users!("durability", durability, codecs::DURABILITY, "") },
-    Key {
-        variable: Some("PLAYHOUSE_HOME"),
-        flags: &["--data-dir"],
-        ..users!("data_dir", data_dir, codecs::FOLDER, "the platform's data directory")
-    },
-    Key {
-        name: "thinking",
-        flags: &["--thinking"],
-        ..key(&Bound {
-            of: |config| &config.thinking,
-            of_mut: |config| &mut config.thinking,
-            codec: codecs::THINKING,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "max_tokens",
-        unset: "the model's own",
-        flags: &["--max-tokens"],
-        ..key(&Bound {
-            of: |config| &config.max_tokens,
-            of_mut: |config| &mut config.max_tokens,
-            codec: codecs::TOKENS,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "temperature",
-        unset: "the model's own",
-        flags: &["--temperature"],
-        ..key(&Bound {
-            of: |config| &config.temperature,
-            of_mut: |config| &mut config.temperature,
-            codec: codecs::TEMPERATURE,
-            project: Rule::May,
-        })
-    },
-    Key {
-        name: "tool_execution",
-        ..key(&Bound {
-            of: |config| &config.tool_execution,
-            of_mut: |config| &mut config.tool_execution,
-            codec: codecs::TOOL_EXECUTION,
-            project: Rule::May,
-        })
-    },
-    users!("cache", cache, codecs::CACHE, ""),
-    users!("permissions.allow", permissions.allow, codecs::RULES, ""),
-    Key {
-        name: "permissions.ask",
-        ..key(&Bound {
-            of: |config| &config.permissions.ask,
-            of_mut: |config| &mut config.permissions.ask,
-            codec: codecs::RULES,
-            project: Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
-        })
-    },
-    Key {
-        name: "permissions.forbid",
-        ..key(&Bound {
-            of: |config| &config.permissions.forbid,
-            of_mut: |config| &mut config.permissions.forbid,
-            codec: codecs::RULES,
-            project: Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
-        })
-    },
-    users!("openai.base_url", openai.base_url, codecs::BASE_URL, "`$OPENAI_BASE_URL`, or OpenAI's own"),
-    users!("anthropic.base_url", anthropic.base_url, codecs::BASE_URL, "`$ANTHROPIC_BASE_URL`, or Anthropic's own"),
-    users!(
-        "azure.base_url",
-        azure.base_url,
-        codecs::BASE_URL,
-        "`$AZURE_OPENAI_BASE_URL` or `$AZURE_OPENAI_ENDPOINT`; it needs one"
-    ),
-    users!("azure.api_version", azure.api_version, codecs::NAME, "the addresses without a version"),
-    users!("google.base_url", google.base_url, codecs::BASE_URL, "`$GOOGLE_GEMINI_BASE_URL`, or Google's own"),
-    users!("vertex.base_url", vertex.base_url, codecs::BASE_URL, "`$GOOGLE_VERTEX_BASE_URL`, or that of the region"),
-    users!("vertex.project", vertex.project, codecs::NAME, "what the environment and the credentials say"),
-    users!("vertex.region", vertex.region, codecs::NAME, "what the environment says"),
-    users!(
-        "bedrock.base_url",
-        bedrock.base_url,
-        codecs::BASE_URL,
-        "`$AWS_ENDPOINT_URL_BEDROCK_RUNTIME`, or that of the region"
-    ),
-    users!("bedrock.region", bedrock.region, codecs::NAME, "what the environment and the profile say"),
-    users!("ollama.base_url", ollama.base_url, codecs::BASE_URL, "`$OLLAMA_HOST`, or this machine"),
-    users!("connection.concurrency", connection.concurrency, codecs::TURN_LIMIT, ""),
-    users!("connection.requests_per_minute", connection.requests_per_minute, codecs::TURN_LIMIT, ""),
-    users!("connection.tokens_per_minute", connection.tokens_per_minute, codecs::TOKEN_LIMIT, ""),
-    users!("connection.breaker_failures", connection.breaker_failures, codecs::TIMES, ""),
-    users!("connection.breaker_pause_ms", connection.breaker_pause_ms, codecs::WAIT_MS, ""),
-    users!("connection.connect_ms", connection.connect_ms, codecs::WAIT_MS, ""),
-    users!("connection.first_event_ms", connection.first_event_ms, codecs::WAIT_MS, ""),
-    users!("connection.idle_ms", connection.idle_ms, codecs::WAIT_MS, ""),
-    users!("connection.total_ms", connection.total_ms, codecs::WAIT_LIMIT_MS, ""),
-    Key {
-        name: "limits.max_turns",
-        flags: &["--max-turns"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_turns,
-            of_mut: |config| &mut config.limits.max_turns,
-            codec: codecs::TURN_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    Key {
-        name: "limits.max_total_tokens",
-        flags: &["--max-total-tokens"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_total_tokens,
-            of_mut: |config| &mut config.limits.max_total_tokens,
-            codec: codecs::TOKEN_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    Key {
-        name: "limits.max_duration",
-        flags: &["--max-duration"],
-        ..key(&Bound {
-            of: |config| &config.limits.max_duration,
-            of_mut: |config| &mut config.limits.max_duration,
-            codec: codecs::TIME_LIMIT,
-            project: Rule::Narrows("only to lower it", lower),
-        })
-    },
-    users!("retry.max_retries", retry.max_retries, codecs::COUNT, ""),
-    users!("retry.initial_delay_ms", retry.initial_delay_ms, codecs::DELAY_MS, ""),
-    users!("retry.backoff_multiplier", retry.backoff_multiplier, codecs::GROWTH, ""),
-    users!("retry.max_delay_ms", retry.max_delay_ms, codecs::DELAY_MS, ""),
+    key!("model", model, codecs::MODELS, unset "a run needs one",
+        flags &[
+            flag("--model", "PROVIDER/ID",
+                "The model, or several separated by commas: the later are asked when the earlier fail; `playhouse models` \
+                 lists the providers"),
+            flag("--script", "FILE",
+                "Play a script file instead of asking a model; the same as --model scripted/FILE"),
+        ],
+        project Rule::Narrows("only services' models, of the user's providers", |now, wanted| same_providers(now, wanted))),
+    key!("base_url", base_url, codecs::BASE_URL,
+        unset "where the section of the model's service says, or its own",
+        flags &[flag("--base-url", "URL",
+            "Where the first model's service is, as its vendor's library takes it [default: what is configured, or its own]")]),
+    key!("system", system, codecs::TEXT,
+        flags &[flag("--system", "TEXT", "The system prompt")],
+        project Rule::May,
+        sets |it, settings| settings.system_prompt = it.value.as_str().into()),
+    key!("tools", tools, codecs::TOOL_NAMES,
+        flags &[flag("--tools", "NAMES",
+            "Tools by name, separated by commas, or `none`; `sub_agent` is there when it is named")],
+        project Rule::Narrows("only to take tools away", |now, wanted| fewer(now, wanted)),
+        sets |it, settings| settings.tools = it.value.clone()),
+    key!("permission", permission, codecs::PERMISSION,
+        flags &[Flag {
+            words: &["strict", "ask", "auto-safe", "yolo"],
+            ..flag("--permission", "MODE",
+                "Which tools ask first (without a terminal: are denied): `strict` all, `ask` those that change something, \
+                 `auto-safe` those that do more than write files here, `yolo` none")
+        }],
+        project Rule::Narrows("only a stricter one", stricter),
+        sets |it, settings| settings.permission = it.value),
+    key!("sandbox", sandbox, confinement::SANDBOX,
+        flags &[Flag {
+            words: &["auto", "landlock", "bwrap", "off"],
+            ..flag("--sandbox", "TIER",
+                "What the processes of tools are kept in; `playhouse doctor` says what works here")
+        }],
+        project Rule::Narrows("only a stricter one", confinement::stricter),
+        sets |it, settings| settings.sandbox = it.value),
+    key!("sandbox_read", confinement.read, confinement::FOLDERS),
+    key!("sandbox_write", confinement.write, confinement::FOLDERS),
+    // A session keeps what its project does without, wherever it is taken up; the rest is the user's to change.
+    key!("sandbox_network", confinement.network, confinement::NETWORK,
+        project Rule::Narrows("only `denied`", confinement::less_network),
+        sets |it, settings| settings.restrictions.sandbox.network = it.by_project().copied()),
+    key!("sandbox_processes", confinement.processes, codecs::TIMES,
+        project Rule::Narrows("only to lower it", confinement::lower),
+        sets |it, settings| settings.restrictions.sandbox.processes = it.by_project().copied()),
+    key!("sandbox_memory_mb", confinement.memory_mb, codecs::TIMES,
+        project Rule::Narrows("only to lower it", confinement::lower),
+        sets |it, settings| settings.restrictions.sandbox.memory = it.by_project().copied().map(confinement::bytes)),
+    key!("sandbox_file_mb", confinement.file_mb, codecs::TIMES,
+        project Rule::Narrows("only to lower it", confinement::lower),
+        sets |it, settings| settings.restrictions.sandbox.file = it.by_project().copied().map(confinement::bytes)),
+    key!("tool_env", confinement.environment, confinement::NAMES),
+    key!("durability", durability, codecs::DURABILITY,
+        flags &[Flag {
+            words: &["flush", "os", "none"],
+            ..flag("--durability", "LEVEL",
+                "How safe the session is: `flush` survives a power cut, `os` a crash, `none` nothing")
+        }],
+        sets |it, settings| settings.durability = it.value),
+    key!("data_dir", data_dir, codecs::FOLDER, unset "the platform's data directory", variable "PLAYHOUSE_HOME",
+        flags &[flag("--data-dir", "DIR", "Where sessions are kept [default: the platform's data directory]")]),
+    key!("thinking", thinking, codecs::THINKING,
+        flags &[Flag {
+            words: &["off", "minimal", "low", "medium", "high"],
+            ..flag("--thinking", "LEVEL", "How much the model reasons")
+        }],
+        project Rule::May,
+        sets |it, settings| settings.thinking_level = it.value),
+    key!("max_tokens", max_tokens, codecs::TOKENS, unset "the model's own",
+        flags &[flag("--max-tokens", "N", "The most tokens of one response [default: the model's own]")],
+        project Rule::May,
+        sets |it, settings| settings.max_tokens = it.value),
+    key!("temperature", temperature, codecs::TEMPERATURE, unset "the model's own",
+        flags &[flag("--temperature", "NUMBER", "The sampling temperature, from 0 to 2 [default: the model's own]")],
+        project Rule::May,
+        sets |it, settings| settings.temperature = it.value),
+    key!("tool_execution", tool_execution, codecs::TOOL_EXECUTION,
+        project Rule::May,
+        sets |it, settings| settings.tool_execution = it.value),
+    key!("cache", cache, codecs::CACHE, sets |it, settings| settings.cache = it.value),
+    key!("permissions.allow", permissions.allow, codecs::RULES),
+    key!("permissions.ask", permissions.ask, codecs::RULES,
+        project Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
+        sets |it, settings| settings.restrictions.ask = it.value.clone()),
+    key!("permissions.forbid", permissions.forbid, codecs::RULES,
+        project Rule::Narrows("only to add rules", |now, wanted| more(now, wanted)),
+        sets |it, settings| settings.restrictions.forbid = it.value.clone()),
+    key!("openai.base_url", openai.base_url, codecs::BASE_URL, unset "`$OPENAI_BASE_URL`, or OpenAI's own"),
+    key!("anthropic.base_url", anthropic.base_url, codecs::BASE_URL, unset "`$ANTHROPIC_BASE_URL`, or Anthropic's own"),
+    key!("azure.base_url", azure.base_url, codecs::BASE_URL,
+        unset "`$AZURE_OPENAI_BASE_URL` or `$AZURE_OPENAI_ENDPOINT`; it needs one"),
+    key!("azure.api_version", azure.api_version, codecs::NAME, unset "the addresses without a version"),
+    key!("google.base_url", google.base_url, codecs::BASE_URL, unset "`$GOOGLE_GEMINI_BASE_URL`, or Google's own"),
+    key!("vertex.base_url", vertex.base_url, codecs::BASE_URL, unset "`$GOOGLE_VERTEX_BASE_URL`, or that of the region"),
+    key!("vertex.project", vertex.project, codecs::NAME, unset "what the environment and the credentials say"),
+    key!("vertex.region", vertex.region, codecs::NAME, unset "what the environment says"),
+    key!("bedrock.base_url", bedrock.base_url, codecs::BASE_URL,
+        unset "`$AWS_ENDPOINT_URL_BEDROCK_RUNTIME`, or that of the region"),
+    key!("bedrock.region", bedrock.region, codecs::NAME, unset "what the environment and the profile say"),
+    key!("ollama.base_url", ollama.base_url, codecs::BASE_URL, unset "`$OLLAMA_HOST`, or this machine"),
+    key!("connection.concurrency", connection.concurrency, codecs::TURN_LIMIT),
+    key!("connection.requests_per_minute", connection.requests_per_minute, codecs::TURN_LIMIT),
+    key!("connection.tokens_per_minute", connection.tokens_per_minute, codecs::TOKEN_LIMIT),
+    key!("connection.breaker_failures", connection.breaker_failures, codecs::TIMES),
+    key!("connection.breaker_pause_ms", connection.breaker_pause_ms, codecs::WAIT_MS),
+    key!("connection.connect_ms", connection.connect_ms, codecs::WAIT_MS),
+    key!("connection.first_event_ms", connection.first_event_ms, codecs::WAIT_MS),
+    key!("connection.idle_ms", connection.idle_ms, codecs::WAIT_MS),
+    key!("connection.total_ms", connection.total_ms, codecs::WAIT_LIMIT_MS),
+    key!("limits.max_turns", limits.max_turns, codecs::TURN_LIMIT,
+        flags &[flag("--max-turns", "N", "Stop after this many model calls, or `none`")],
+        project Rule::Narrows("only to lower it", lower),
+        sets |it, settings| settings.limits.max_turns = it.value),
+    key!("limits.max_total_tokens", limits.max_total_tokens, codecs::TOKEN_LIMIT,
+        flags &[flag("--max-total-tokens", "N", "Stop after this many tokens of all calls, or `none`")],
+        project Rule::Narrows("only to lower it", lower),
+        sets |it, settings| settings.limits.max_total_tokens = it.value),
+    key!("limits.max_duration", limits.max_duration, codecs::TIME_LIMIT,
+        flags &[flag("--max-duration", "TIME", "Stop after this long, as in 90s or `1h 30m`, or `none`")],
+        project Rule::Narrows("only to lower it", lower),
+        sets |it, settings| settings.limits.max_duration = it.value),
+    key!("retry.max_retries", retry.max_retries, codecs::COUNT,
+        sets |it, settings| settings.retry.max_retries = it.value),
+    key!("retry.initial_delay_ms", retry.initial_delay_ms, codecs::DELAY_MS,
+        sets |it, settings| settings.retry.initial_delay_ms = it.value),
+    key!("retry.backoff_multiplier", retry.backoff_multiplier, codecs::GROWTH,
+        sets |it, settings| settings.retry.backoff_multiplier = it.value),
+    key!("retry.max_delay_ms", retry.max_delay_ms, codecs::DELAY_MS,
+        sets |it, settings| settings.retry.max_delay_ms = it.value),
 ];

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -37,8 +38,11 @@ const SHARDS: usize = 4;
 /// How long writers may take to write what they have when the house closes.
 const WRITE_OUT: Duration = Duration::from_secs(10);
 
-/// Makes the code of an agent from its settings.
-pub type KindFn = Arc<dyn Fn(&Settings) -> Result<Definition, String> + Send + Sync>;
+/// Makes the code of an agent from its settings, or says what is missing.
+pub type KindFn = Arc<dyn Fn(Arc<Settings>) -> Making + Send + Sync>;
+
+/// The code of an agent, once everything that it takes is there.
+pub type Making = Pin<Box<dyn Future<Output = Result<Definition, String>> + Send>>;
 
 /// Why a house did not open.
 #[derive(Debug, thiserror::Error)]
@@ -98,12 +102,14 @@ impl HouseBuilder {
         self
     }
 
-    /// Registers the code of a kind of agent, so that its sessions can be resumed.
-    pub fn kind<F>(mut self, name: impl Into<String>, make: F) -> Self
+    /// Registers the code of a kind of agent, so that its sessions can be resumed. What makes it may wait, for a tool
+    /// server that is started for instance; what it says is missing, the session is parked with.
+    pub fn kind<F, W>(mut self, name: impl Into<String>, make: F) -> Self
     where
-        F: Fn(&Settings) -> Result<Definition, String> + Send + Sync + 'static,
+        F: Fn(Arc<Settings>) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Definition, String>> + Send + 'static,
     {
-        self.kinds.push((name.into(), Arc::new(make)));
+        self.kinds.push((name.into(), Arc::new(move |settings| Box::pin(make(settings)))));
         self
     }
 
@@ -236,7 +242,6 @@ impl HouseBuilder {
             memory,
             kinds,
             plain,
-            lives: DashMap::new(),
             turns: Turns::default(),
             ending: Ending::default(),
             recorder,

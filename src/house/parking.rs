@@ -17,7 +17,7 @@ impl House {
         match id.split_once('/') {
             Some(("agent", agent_id)) => {
                 stage.agents.park(agent_id, &reason);
-                let Some(life) = self.0.lives.get(&agent_id.into()).map(|life| life.value().clone()) else { return };
+                let Some(life) = stage.life(&agent_id.into()) else { return };
                 let house = self.clone();
                 tokio::spawn(async move { house.note_parked(&life, reason).await });
             }
@@ -84,7 +84,7 @@ impl House {
         let _turn = self.0.turns.of(agent.id()).await;
         // One that parked itself is up, and is told; one that its supervisor gave up is started again.
         if !self.0.backstage.agents.is_up(agent.id().as_str()) {
-            if let Some(life) = self.0.lives.get(agent.id()) {
+            if let Some(life) = self.0.backstage.life(agent.id()) {
                 life.ask();
             }
             return self.0.stage.resume(&playhouse_agent::actor::address(agent.id())).await.is_ok();

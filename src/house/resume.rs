@@ -128,8 +128,8 @@ impl House {
     }
 
     /// The session's code, when everything is there that it takes to go on: its kind, its model, its key.
-    async fn parts(&self, session: &SessionId, settings: &Settings) -> Result<Definition, ResumeError> {
-        let definition = self.definition(session, settings)?;
+    async fn parts(&self, session: &SessionId, settings: &Arc<Settings>) -> Result<Definition, ResumeError> {
+        let definition = self.definition(session, settings).await?;
         if definition.provider_override.is_some() {
             return Ok(definition);
         }
@@ -142,11 +142,11 @@ impl House {
         }
     }
 
-    fn definition(&self, session: &SessionId, settings: &Settings) -> Result<Definition, ResumeError> {
+    async fn definition(&self, session: &SessionId, settings: &Arc<Settings>) -> Result<Definition, ResumeError> {
         let Some(make) = self.0.kinds.get(&settings.kind).map(|make| make.value().clone()) else {
             return Err(ResumeError::MissingKind { session: session.clone(), kind: settings.kind.clone() });
         };
-        make(settings).map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
+        make(settings.clone()).await.map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
-use playhouse_protocol::{ModelConfig, NodeId, Secrets, SessionId};
+use playhouse_protocol::{AgentId, ModelConfig, NodeId, Secrets, SessionId};
 use playhouse_provider::{
     Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, SetupError, StreamProvider, Wiring,
     connection_key, provider_for,
@@ -18,6 +18,7 @@ use playhouse_tools::policy::LiveRules;
 use playhouse_tools::{Outputs, SandboxRules, tool_threads};
 use ractor::Actor;
 
+use crate::actor::Life;
 use crate::agents::Agents;
 use crate::approvals::ApprovalsMsg;
 use crate::hub::Hub;
@@ -70,6 +71,8 @@ pub struct Backstage {
     pub hub: Hub,
     /// Agents by id.
     pub agents: Agents,
+    /// Who is on stage, sub-agents too. Whoever supervises them keeps them.
+    lives: DashMap<AgentId, Weak<Life>>,
     /// Who has which session.
     pub sessions: Sessions,
     /// Writers by shard.
@@ -136,6 +139,7 @@ impl Backstage {
             tree,
             hub: Hub::default(),
             agents: Agents::new(),
+            lives: DashMap::new(),
             sessions: Sessions::default(),
             writers: Directory::new(),
             writer_ids: (0..shards).map(writer_id).collect(),
@@ -183,6 +187,28 @@ impl Backstage {
         }
     }
 
+    /// The agent or sub-agent with this id, if it is on stage.
+    pub fn life(&self, agent: &AgentId) -> Option<Arc<Life>> {
+        self.lives.get(agent).and_then(|life| life.upgrade())
+    }
+
+    /// Everyone on stage, sub-agents too.
+    pub fn lives(&self) -> Vec<Arc<Life>> {
+        self.lives.iter().filter_map(|life| life.upgrade()).collect()
+    }
+
+    /// An agent or sub-agent is on stage from here on.
+    pub(crate) fn has_entered(&self, life: &Arc<Life>) {
+        self.lives.insert(life.agent_id.clone(), Arc::downgrade(life));
+    }
+
+    /// An agent or sub-agent is gone for good: nobody answers to its id, and whoever listens gets the end.
+    pub fn has_left(&self, agent: &AgentId) {
+        self.lives.remove(agent);
+        self.agents.retire(agent.as_str());
+        self.hub.close(agent);
+    }
+
     /// The address of a session's writer.
     pub fn writer_of(&self, session: &SessionId) -> Arc<str> {
         self.writer_ids.get(shard(session, self.writer_ids.len())).cloned().unwrap_or_default()
@@ -200,6 +226,7 @@ impl Backstage {
 
     /// Nobody comes back: whoever waits for an address is told that it is gone.
     pub fn close(&self) {
+        self.lives.clear();
         self.agents.0.close();
         self.writers.close();
         self.connections.close();

@@ -55,6 +55,25 @@ string_id!(
     /// An agent, the same over all its sessions and restarts.
     AgentId
 );
+/// An agent id that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no agent id: use 1 to 200 characters of printable ASCII without spaces and `/`")]
+pub struct InvalidAgentId(String);
+
+impl AgentId {
+    /// Checks that `text` can name an agent: it is part of an address, and is shown to people.
+    pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidAgentId> {
+        Self(text.into()).checked()
+    }
+
+    /// The same id, if it can be one: text from anywhere becomes an id without a check.
+    pub fn checked(self) -> Result<Self, InvalidAgentId> {
+        let fits = (1..=200).contains(&self.0.len());
+        let plain = self.0.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+        if fits && plain { Ok(self) } else { Err(InvalidAgentId(self.0.chars().take(60).collect())) }
+    }
+}
+
 string_id!(
     /// One run: `{session}.{config}.{n}`.
     LoopId

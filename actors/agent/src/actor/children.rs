@@ -206,8 +206,7 @@ impl State {
         if let Some(actor) = &child.actor {
             actor.stop(None);
         }
-        house.agents.retire(child.life.agent_id.as_str());
-        house.hub.close(&child.life.agent_id);
+        house.has_left(&child.life.agent_id);
         child.life.let_go();
         let session = child.life.session();
         match child.life.opened.settings.durability {
@@ -227,8 +226,7 @@ impl State {
     pub(super) fn forget_spent(&mut self) {
         let house = self.life.backstage.clone();
         for session in std::mem::take(&mut self.work().orphans) {
-            house.agents.retire(session.as_str());
-            house.hub.close(&session.as_str().into());
+            house.has_left(&session.as_str().into());
             match self.life.opened.settings.durability {
                 Durability::None => self.work().spent.push(session),
                 Durability::Flush | Durability::Os => self.release_child(session),

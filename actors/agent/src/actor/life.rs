@@ -127,7 +127,8 @@ impl Life {
     }
 
     /// It is sure to go on stage: callbacks are called from here on, and of a new session nothing was told yet.
-    pub fn enter(&self) {
+    pub fn enter(self: &Arc<Self>) {
+        self.backstage.has_entered(self);
         if self.fresh.load(Ordering::SeqCst) {
             self.topic.told_up_to(self.session(), EventId::default());
         }

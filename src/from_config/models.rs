@@ -2,108 +2,119 @@
 
 use std::sync::Arc;
 
-use playhouse::config::{Config, ModelName, Shown, known_provider};
-use playhouse::protocol::entry::Settings;
-use playhouse::protocol::{ApiProtocol, ModelConfig, Secret};
-use playhouse::provider::{Answers, Wiring, provider_for};
+use playhouse_protocol::entry::Settings;
+use playhouse_protocol::{ApiProtocol, ModelConfig, Secret};
+use playhouse_provider::{Answers, Wiring, provider_for};
 
-use super::stop::Stop;
+use super::FromConfigError;
+use crate::config::{Config, ModelName, Shown, known_provider};
 
 /// The model that is asked, and those that are fallen back on, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
+pub(super) struct Models {
     /// Who is asked.
-    pub model: ModelConfig,
+    pub(super) first: ModelConfig,
     /// Who is asked when that fails.
-    pub fallbacks: Vec<ModelConfig>,
+    pub(super) fallbacks: Vec<ModelConfig>,
 }
 
-impl Chain {
-    /// That of a session.
-    pub fn of(settings: &Settings) -> Self {
+impl Models {
+    /// Those of a session.
+    pub(super) fn of_settings(settings: &Settings) -> Self {
         let fallbacks = settings.fallbacks.iter().map(|model| ModelConfig::clone(model)).collect();
-        Self { model: ModelConfig::clone(&settings.model), fallbacks }
+        Self { first: ModelConfig::clone(&settings.model), fallbacks }
     }
 
-    /// Gives it to a session.
-    pub fn put(self, settings: &mut Settings) {
-        settings.model = Arc::new(self.model);
-        settings.fallbacks = self.fallbacks.into_iter().map(Arc::new).collect();
-    }
-}
-
-/// The models of a new session.
-pub fn chosen(config: &Config) -> Result<Chain, Stop> {
-    match config.model.value.split_first() {
-        Some((first, others)) => moved(chain(first, others, config)?, config),
-        None => Err(Stop::Refused(match &config.model.held_back {
-            None => "which model? choose one with --model PROVIDER/ID or --script FILE, or set `model` in your \
-                     config.toml; `playhouse models` lists the providers"
-                .to_owned(),
-            Some(held) => {
-                let at = &held.at;
+    /// Those of a new session.
+    pub(super) fn of_config(config: &Config) -> Result<Self, FromConfigError> {
+        match (config.model.value.split_first(), &config.model.held_back) {
+            (Some((first, others)), _) => Self::named(first, others, config)?.moved(config),
+            (None, None) => Err(FromConfigError::NoModel),
+            (None, Some(held)) => {
                 let wanted = match &held.wanted {
                     Shown::Text(name) => name.clone(),
                     Shown::List(names) => names.join(","),
                     Shown::Unset | Shown::Whole(_) | Shown::Number(_) => String::new(),
                 };
-                format!("which model? {at} asks for {wanted}, a service that is yours to choose: give --model {wanted}")
+                Err(FromConfigError::ModelHeldBack { at: held.at.clone(), wanted })
             }
-        })),
+        }
     }
-}
 
-/// The models that a session has, with what flags change.
-pub fn changed(config: &Config, stored: Chain) -> Result<Chain, Stop> {
-    let chain = match config.model.by_flag().and_then(|names| names.split_first()) {
-        Some((first, others)) => {
-            let mut chain = chain(first, others, config)?;
-            if chain.model.provider == stored.model.provider {
-                let ModelConfig { base_url, region, project, api_version, .. } = stored.model;
-                chain.model = ModelConfig { base_url, region, project, api_version, ..chain.model };
+    /// Gives them to a session.
+    pub(super) fn put(self, settings: &mut Settings) {
+        settings.model = Arc::new(self.first);
+        settings.fallbacks = self.fallbacks.into_iter().map(Arc::new).collect();
+    }
+
+    /// With what flags change.
+    pub(super) fn changed(self, config: &Config) -> Result<Self, FromConfigError> {
+        let models = match config.model.by_flag().and_then(|names| names.split_first()) {
+            Some((first, others)) => {
+                let mut models = Self::named(first, others, config)?;
+                if models.first.provider == self.first.provider {
+                    let ModelConfig { base_url, region, project, api_version, .. } = self.first;
+                    models.first = ModelConfig { base_url, region, project, api_version, ..models.first };
+                }
+                models
             }
-            chain
-        }
-        None => stored,
-    };
-    moved(chain, config)
-}
-
-/// The chain, its first model at the place that a flag names.
-fn moved(mut chain: Chain, config: &Config) -> Result<Chain, Stop> {
-    let Some(url) = config.base_url.by_flag() else { return Ok(chain) };
-    match chain.model.api {
-        ApiProtocol::Scripted => {
-            return Err(Stop::Refused("a scripted model has no service: leave --base-url out".to_owned()));
-        }
-        ApiProtocol::AnthropicMessages
-        | ApiProtocol::OpenaiCompletions
-        | ApiProtocol::OpenaiResponses
-        | ApiProtocol::AzureOpenai
-        | ApiProtocol::GoogleGenerativeAi
-        | ApiProtocol::GoogleVertex
-        | ApiProtocol::BedrockConverse
-        | ApiProtocol::Custom => chain.model.base_url = url.clone(),
+            None => self,
+        };
+        models.moved(config)
     }
-    Ok(chain)
-}
 
-fn chain(first: &ModelName, others: &[ModelName], config: &Config) -> Result<Chain, Stop> {
-    let mut model = named(first, config)?;
-    if let (ModelName::Served { .. }, Some(url)) = (first, &config.base_url.value) {
-        model.base_url = Some(url.clone());
+    /// With the first model at the place that a flag names.
+    fn moved(mut self, config: &Config) -> Result<Self, FromConfigError> {
+        let Some(url) = config.base_url.by_flag() else { return Ok(self) };
+        match self.first.api {
+            ApiProtocol::Scripted => return Err(FromConfigError::ScriptHasNoService),
+            ApiProtocol::AnthropicMessages
+            | ApiProtocol::OpenaiCompletions
+            | ApiProtocol::OpenaiResponses
+            | ApiProtocol::AzureOpenai
+            | ApiProtocol::GoogleGenerativeAi
+            | ApiProtocol::GoogleVertex
+            | ApiProtocol::BedrockConverse
+            | ApiProtocol::Custom => self.first.base_url = url.clone(),
+        }
+        Ok(self)
     }
-    let fallbacks = others.iter().map(|name| named(name, config)).collect::<Result<_, _>>()?;
-    Ok(Chain { model, fallbacks })
+
+    fn named(first: &ModelName, others: &[ModelName], config: &Config) -> Result<Self, FromConfigError> {
+        let mut model = named(first, config)?;
+        if let (ModelName::Served { .. }, Some(url)) = (first, &config.base_url.value) {
+            model.base_url = Some(url.clone());
+        }
+        let fallbacks = others.iter().map(|name| named(name, config)).collect::<Result<_, _>>()?;
+        Ok(Self { first: model, fallbacks })
+    }
+
+    /// With the keys that their environment variables hold.
+    pub(super) fn with_keys(self) -> Result<Self, FromConfigError> {
+        let fallbacks = self.fallbacks.into_iter().map(with_key).collect::<Result<_, _>>()?;
+        Ok(Self { first: with_key(self.first)?, fallbacks })
+    }
+
+    /// Why one of them cannot be asked, if one cannot. Reads files.
+    pub(super) fn check(&self, answers: Answers) -> Result<(), FromConfigError> {
+        askable(&self.first, answers)?;
+        for model in &self.fallbacks {
+            let id = model.script.as_ref().map_or_else(|| model.id.to_string(), |script| script.display().to_string());
+            let name = format!("{}/{id}", model.provider);
+            let told = |error: FromConfigError| FromConfigError::FallbackNotAskable { name, reason: error.to_string() };
+            askable(model, answers).map_err(told)?;
+        }
+        Ok(())
+    }
 }
 
 /// A model with everything that is configured about it and its service.
-fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, Stop> {
+fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, FromConfigError> {
     let (provider, id) = match name {
         ModelName::Served { provider, id } => (*provider, id.as_str()),
         ModelName::Scripted(file) => return Ok(ModelConfig::scripted(file)),
     };
-    let preset = known_provider(provider).map_err(Stop::Refused)?;
+    let preset = known_provider(provider).map_err(FromConfigError::UnknownProvider)?;
     let mut model = preset.model(id, |variable| std::env::var(variable).ok().filter(|value| !value.is_empty()));
     // The configuration has read the vendor's variables too.
     let place = config.place_of(provider).and_then(|place| place.value.clone());
@@ -134,52 +145,34 @@ fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, Stop> {
 }
 
 /// The model with the key that its environment variable holds.
-pub fn with_key(mut model: ModelConfig) -> Result<ModelConfig, String> {
+fn with_key(mut model: ModelConfig) -> Result<ModelConfig, FromConfigError> {
     let Some(variable) = &model.key_variable else { return Ok(model) };
     match std::env::var(variable) {
-        Ok(key) if key.trim().is_empty() => Err(format!("{variable} is set but empty: give it the key, or unset it")),
+        Ok(key) if key.trim().is_empty() => Err(FromConfigError::EmptyKey(variable.clone())),
         Ok(key) => {
             model.api_key = Some(Secret::new(key));
             Ok(model)
         }
         Err(std::env::VarError::NotPresent) => Ok(model),
-        Err(std::env::VarError::NotUnicode(_)) => Err(format!("{variable} is no text: copy the key again")),
+        Err(std::env::VarError::NotUnicode(_)) => Err(FromConfigError::KeyIsNoText(variable.clone())),
     }
 }
 
-/// Why a model of the chain cannot be asked, if one cannot. Reads files.
-pub fn check(chain: &Chain, from: Answers) -> Result<(), String> {
-    askable(&chain.model, from)?;
-    for model in &chain.fallbacks {
-        let id = model.script.as_ref().map_or_else(|| model.id.to_string(), |script| script.display().to_string());
-        let name = format!("{}/{id}", model.provider);
-        askable(model, from).map_err(|why| format!("the fallback {name} cannot be asked: {why}"))?;
-    }
-    Ok(())
-}
-
-fn askable(model: &ModelConfig, from: Answers) -> Result<(), String> {
-    let model = match from {
+fn askable(model: &ModelConfig, answers: Answers) -> Result<(), FromConfigError> {
+    let model = match answers {
         Answers::Services => with_key(model.clone())?,
         Answers::Recording => model.clone(),
     };
-    provider_for(&model, &Wiring { answers: from, ..Wiring::default() }).map(|_| ()).map_err(|error| error.to_string())
-}
-
-/// The same, where waiting is forbidden.
-pub async fn checked(chain: Chain, from: Answers) -> Result<(), Stop> {
-    match tokio::task::spawn_blocking(move || check(&chain, from)).await {
-        Ok(done) => done.map_err(Stop::Refused),
-        Err(error) => Err(Stop::Refused(format!("the model could not be checked: {error}"))),
-    }
+    let made = provider_for(&model, &Wiring { answers, ..Wiring::default() });
+    made.map(drop).map_err(|error| FromConfigError::NotAskable(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use playhouse::config::open::{ModelFacts, ProviderFacts};
-    use playhouse::config::{Origin, Setting};
-    use playhouse::protocol::Prices;
+    use crate::config::open::{ModelFacts, ProviderFacts};
+    use crate::config::{Origin, Setting};
+    use playhouse_protocol::Prices;
 
     fn by_flag<T>(value: T) -> Setting<T> {
         Setting { origin: Origin::Flag("--x"), ..Setting::default_of(value) }
@@ -194,15 +187,15 @@ mod tests {
     }
 
     /// Each with its place.
-    fn places(chain: &Chain) -> Vec<(String, Option<&str>)> {
-        let models = std::iter::once(&chain.model).chain(&chain.fallbacks);
-        models.map(|model| (format!("{}/{}", model.provider, model.id), model.base_url.as_deref())).collect()
+    fn places(models: &Models) -> Vec<(String, Option<&str>)> {
+        let all = std::iter::once(&models.first).chain(&models.fallbacks);
+        all.map(|model| (format!("{}/{}", model.provider, model.id), model.base_url.as_deref())).collect()
     }
 
     #[test]
     fn a_new_session_has_the_models_and_the_places_that_are_configured() {
         let mut config = Config::default();
-        let Err(Stop::Refused(text)) = chosen(&config) else { panic!() };
+        let text = Models::of_config(&config).unwrap_err().to_string();
         assert!(text.contains("--model") && text.contains("--script"), "{text}");
         config.openai.base_url = url("http://a/v1");
         config.ollama.base_url = url("http://o/v1");
@@ -215,31 +208,31 @@ mod tests {
                 ("ollama/four".to_owned(), Some("http://o/v1")),
             ]
         };
-        let chain = chosen(&config).unwrap();
+        let chain = Models::of_config(&config).unwrap();
         assert_eq!(places(&chain), expected("http://a/v1"));
-        assert_eq!(chain.model.api_key, None);
+        assert_eq!(chain.first.api_key, None);
         config.base_url = url("http://first/v1");
-        assert_eq!(places(&chosen(&config).unwrap()), expected("http://first/v1"));
+        assert_eq!(places(&Models::of_config(&config).unwrap()), expected("http://first/v1"));
         config.base_url = by_flag(Some("http://flag/v1".to_owned()));
-        assert_eq!(places(&chosen(&config).unwrap()), expected("http://flag/v1"));
+        assert_eq!(places(&Models::of_config(&config).unwrap()), expected("http://flag/v1"));
     }
 
     #[test]
     fn a_script_has_no_place_and_a_flag_for_one_is_a_mistake() {
         let mut config = Config { base_url: url("http://a/v1"), ..Config::default() };
         config.model = Setting::default_of(vec![ModelName::Scripted("/s.json".into())]);
-        let script = Chain { model: ModelConfig::scripted("/s.json"), fallbacks: Vec::new() };
-        assert_eq!(chosen(&config).unwrap(), script);
+        let script = Models { first: ModelConfig::scripted("/s.json"), fallbacks: Vec::new() };
+        assert_eq!(Models::of_config(&config).unwrap(), script);
         config.base_url = by_flag(Some("http://a/v1".to_owned()));
-        let Err(Stop::Refused(text)) = chosen(&config) else { panic!() };
+        let text = Models::of_config(&config).unwrap_err().to_string();
         assert!(text.contains("--base-url"), "{text}");
     }
 
     #[test]
     fn what_the_user_knows_of_a_model_wins_over_the_catalogue() {
         let mut config = Config { model: Setting::default_of(names("openai/gpt-5,openai/mine")), ..Config::default() };
-        let known = chosen(&config).unwrap();
-        assert!(known.model.prices.is_some() && known.model.context_window.is_some());
+        let known = Models::of_config(&config).unwrap();
+        assert!(known.first.prices.is_some() && known.first.context_window.is_some());
         assert_eq!((known.fallbacks[0].prices, known.fallbacks[0].context_window), (None, None));
         let facts = ModelFacts {
             context_window: Some(Setting::default_of(5)),
@@ -253,14 +246,14 @@ mod tests {
         config.open.models.insert("openai/gpt-5".to_owned(), other);
         let headers = [("x-a".to_owned(), Setting::default_of("b".to_owned()))].into();
         config.open.providers.insert("openai".to_owned(), ProviderFacts { headers });
-        let chain = chosen(&config).unwrap();
+        let chain = Models::of_config(&config).unwrap();
         let headers = [("x-a".to_owned(), "b".to_owned())].into();
         let mine = &chain.fallbacks[0];
         let prices =
             Prices { input: 1_000_000, output: 2_000_000, cache_read: 1_000_000, cache_write: 1_000_000, up_to: None };
         assert_eq!((mine.context_window, mine.max_tokens, mine.prices), (Some(5), Some(6), Some(prices)));
-        let known = ModelConfig { context_window: Some(7), prices: Some(prices), headers, ..known.model };
-        assert_eq!(chain.model, known);
+        let known = ModelConfig { context_window: Some(7), prices: Some(prices), headers, ..known.first };
+        assert_eq!(chain.first, known);
     }
 
     #[test]
@@ -272,7 +265,7 @@ mod tests {
         config.bedrock.region = text("br");
         let told = |names_: &str| {
             let config = Config { model: Setting::default_of(names(names_)), ..config.clone() };
-            let ModelConfig { api_version, project, region, .. } = chosen(&config).unwrap().model;
+            let ModelConfig { api_version, project, region, .. } = Models::of_config(&config).unwrap().first;
             [api_version, project, region].map(Option::unwrap_or_default)
         };
         assert_eq!(told("azure/x"), ["v", "", ""]);
@@ -290,21 +283,21 @@ mod tests {
             let model = named(&names(&format!("openai/{id}"))[0], &Config::default()).unwrap();
             ModelConfig { base_url: Some(place.to_owned()), ..model }
         };
-        let stored = Chain { model: at("one", "http://a/v1"), fallbacks: vec![at("other", "http://c/v1")] };
-        let script = Chain { model: ModelConfig::scripted("/s.json"), fallbacks: Vec::new() };
-        assert_eq!(changed(&config, stored.clone()).unwrap(), stored);
+        let stored = Models { first: at("one", "http://a/v1"), fallbacks: vec![at("other", "http://c/v1")] };
+        let script = Models { first: ModelConfig::scripted("/s.json"), fallbacks: Vec::new() };
+        assert_eq!(stored.clone().changed(&config).unwrap(), stored);
         config.model = by_flag(names("openai/two"));
-        let two = Chain { model: at("two", "http://a/v1"), fallbacks: Vec::new() };
-        assert_eq!(changed(&config, stored.clone()).unwrap(), two, "the whole chain is another");
-        let other = changed(&config, script.clone()).unwrap();
-        assert_eq!(other.model.base_url.as_deref(), Some("http://first/v1"), "a session has no place for it");
+        let two = Models { first: at("two", "http://a/v1"), fallbacks: Vec::new() };
+        assert_eq!(stored.clone().changed(&config).unwrap(), two, "the whole chain is another");
+        let other = script.clone().changed(&config).unwrap();
+        assert_eq!(other.first.base_url.as_deref(), Some("http://first/v1"), "a session has no place for it");
         config.base_url = by_flag(Some("http://b/v1".to_owned()));
-        let moved = Chain { model: at("two", "http://b/v1"), fallbacks: Vec::new() };
-        assert_eq!(changed(&config, stored.clone()).unwrap(), moved);
+        let moved = Models { first: at("two", "http://b/v1"), fallbacks: Vec::new() };
+        assert_eq!(stored.clone().changed(&config).unwrap(), moved);
         config.model = Setting::default_of(Vec::new());
-        let moved = Chain { model: at("one", "http://b/v1"), ..stored.clone() };
-        assert_eq!(changed(&config, stored).unwrap(), moved, "only the first is moved");
-        let Err(Stop::Refused(text)) = changed(&config, script) else { panic!() };
+        let moved = Models { first: at("one", "http://b/v1"), ..stored.clone() };
+        assert_eq!(stored.changed(&config).unwrap(), moved, "only the first is moved");
+        let text = script.changed(&config).unwrap_err().to_string();
         assert!(text.contains("--base-url"), "{text}");
     }
 
@@ -314,10 +307,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("s.json");
         std::fs::write(&file, r#"{"turns": []}"#).unwrap();
-        let chain = Chain { model: ModelConfig::scripted(file), fallbacks: vec![script("b")] };
-        let told = check(&chain, Answers::Services).unwrap_err();
+        let chain = Models { first: ModelConfig::scripted(file), fallbacks: vec![script("b")] };
+        let told = chain.check(Answers::Services).unwrap_err().to_string();
         assert!(told.starts_with("the fallback scripted//no/b.json cannot be asked: "), "{told}");
-        let told = check(&Chain { model: script("a"), ..chain }, Answers::Services).unwrap_err();
+        let told = Models { first: script("a"), ..chain }.check(Answers::Services).unwrap_err().to_string();
         assert!(told.contains("/no/a.json") && !told.contains("fallback"), "{told}");
     }
 }

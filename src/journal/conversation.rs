@@ -1,30 +1,14 @@
-//! `playhouse sessions show`: a conversation for people, or its journal for programs. Pure.
+//! A conversation for people.
 
 use std::sync::Arc;
 
-use playhouse::protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, PermissionDecision, Seq};
-use serde_json::json;
+use playhouse_protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, PermissionDecision, Seq};
 
-use super::stop::Stop;
-use super::text::{cut, harmless, one_line};
+use crate::text::{cut, harmless, one_line};
 
-/// How much of a tool's result is shown.
+/// How much of a tool's result is shown; the rest is counted.
 const RESULT_LINES: usize = 20;
 const RESULT_CHARS: usize = 2_000;
-
-/// The journal's entries, one per line.
-pub fn entries(entries: &[(Seq, Arc<Entry>)]) -> Result<String, Stop> {
-    let mut lines = String::new();
-    for (seq, entry) in entries {
-        let mut value = serde_json::to_value(entry.as_ref()).map_err(Stop::refused)?;
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("seq".to_owned(), json!(seq));
-        }
-        lines.push_str(&value.to_string());
-        lines.push('\n');
-    }
-    Ok(lines)
-}
 
 /// The conversation as the journal tells it.
 pub fn conversation(entries: &[(Seq, Arc<Entry>)]) -> String {

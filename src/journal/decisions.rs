@@ -5,20 +5,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use playhouse::protocol::entry::{BlockStage, Settings};
-use playhouse::protocol::{
+use jiff::Timestamp;
+use playhouse_protocol::entry::{BlockStage, Settings};
+use playhouse_protocol::{
     AgentMessage, EffectClass, Entry, EntryBody, Mode, PermissionDecision, PermissionMode, Seq, ToolCallId,
 };
-use playhouse::session::blob::BlobName;
+use playhouse_session::blob::BlobName;
+use serde_json::{Value, json};
 
-use super::text::{cut, one_line};
+use crate::text::{cut, one_line};
 
 /// How much of a call's arguments, and of a reason, is shown.
 const SHOWN: usize = 200;
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StepKind {
     /// What may be done, by whom, or that something may not.
     Decision,
     /// Something begins to happen outside of the agent.
@@ -27,7 +29,7 @@ pub enum Kind {
     Outcome,
 }
 
-impl Kind {
+impl StepKind {
     /// As programs read it.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +48,7 @@ pub struct Step {
     /// When, in unix milliseconds.
     pub at: u64,
     /// What it is.
-    pub kind: Kind,
+    pub kind: StepKind,
     /// What happened, in a word.
     pub what: &'static str,
     /// The rest of it.
@@ -58,7 +60,7 @@ pub struct Step {
 /// A tool call, as the model asked for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Its id.
+    /// The id that the model gave it.
     pub id: ToolCallId,
     /// The tool; `None` if no response that asks for it is in the journal.
     pub tool: Option<String>,
@@ -68,8 +70,43 @@ pub struct Call {
     pub arguments_hash: Option<BlobName>,
 }
 
+impl Step {
+    /// The step on one line, with the time in UTC.
+    pub fn line(&self) -> String {
+        let at = i64::try_from(self.at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default();
+        let mut text = format!("{at:.3}  {:<10}", self.what);
+        if let Some(call) = &self.call {
+            let tool = one_line(call.tool.as_deref().unwrap_or("?"));
+            text.push_str(&format!("  {tool}  {}", one_line(call.id.as_str())));
+        }
+        if !self.detail.is_empty() {
+            text.push_str(&format!("  {}", self.detail));
+        }
+        if let (StepKind::Decision | StepKind::Effect, Some(arguments)) =
+            (self.kind, self.call.as_ref().and_then(|call| call.arguments.as_ref()))
+        {
+            text.push_str(&format!("  {arguments}"));
+        }
+        text.push('\n');
+        text
+    }
+
+    /// The step as programs read it.
+    pub fn to_json(&self) -> Value {
+        let Self { seq, at, kind, what, detail, call } = self;
+        let mut value = json!({ "seq": seq, "at": at, "kind": kind.name(), "what": what, "detail": detail });
+        if let (Some(fields), Some(call)) = (value.as_object_mut(), call) {
+            fields.insert("tool_call_id".to_owned(), json!(call.id));
+            fields.insert("tool_name".to_owned(), json!(call.tool));
+            fields.insert("arguments".to_owned(), json!(call.arguments));
+            fields.insert("arguments_hash".to_owned(), json!(call.arguments_hash));
+        }
+        value
+    }
+}
+
 /// The decisions and effects of a journal, in order.
-pub fn trail(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
+pub fn decisions(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
     let mut calls = HashMap::new();
     let mut steps = Vec::new();
     for (seq, entry) in entries {
@@ -81,11 +118,6 @@ pub fn trail(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
         steps.push(Step { seq: *seq, at: entry.at, kind, what, detail: cut(&one_line(&detail), SHOWN), call });
     }
     steps
-}
-
-/// How many steps are of a kind.
-pub fn count(steps: &[Step], kind: Kind) -> usize {
-    steps.iter().filter(|step| step.kind == kind).count()
 }
 
 fn remember(message: &AgentMessage, calls: &mut HashMap<ToolCallId, Call>) {
@@ -108,7 +140,7 @@ fn unasked(id: &ToolCallId) -> Call {
 
 /// What an entry says.
 struct Act<'a> {
-    kind: Kind,
+    kind: StepKind,
     what: &'static str,
     detail: String,
     call: Option<&'a ToolCallId>,
@@ -116,7 +148,7 @@ struct Act<'a> {
 
 impl<'a> Act<'a> {
     fn decision(what: &'static str, call: Option<&'a ToolCallId>, detail: impl Into<String>) -> Option<Self> {
-        Some(Self { kind: Kind::Decision, what, detail: detail.into(), call })
+        Some(Self { kind: StepKind::Decision, what, detail: detail.into(), call })
     }
 }
 
@@ -153,12 +185,12 @@ fn act(body: &EntryBody) -> Option<Act<'_>> {
         EntryBody::ToolStarted { tool_call_id, effect, passage } => {
             let passage = passage.as_ref().map(|passage| format!("; {}, by {}", passage.level, passage.allowed_by));
             let detail = format!("{}{}", effect_name(effect), passage.unwrap_or_default());
-            Some(Act { kind: Kind::Effect, what: "started", detail, call: Some(tool_call_id) })
+            Some(Act { kind: StepKind::Effect, what: "started", detail, call: Some(tool_call_id) })
         }
         EntryBody::ToolEnded { tool_call_id, is_error, duration_ms, summary, .. } => {
             let how = if *is_error { "error" } else { "ok" };
             let detail = format!("{how} after {duration_ms} ms: {summary}");
-            Some(Act { kind: Kind::Outcome, what: "ended", detail, call: Some(tool_call_id) })
+            Some(Act { kind: StepKind::Outcome, what: "ended", detail, call: Some(tool_call_id) })
         }
         EntryBody::ToolHooked { tool_call_id, args, ask } => {
             let changed = args.as_ref().map(|_| "the arguments were changed");

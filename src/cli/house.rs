@@ -1,0 +1,39 @@
+//! The house of a command: as it is configured, with the person at the terminal to answer questions.
+
+use std::path::PathBuf;
+
+use playhouse::config::Config;
+use playhouse::from_config::FromConfig;
+use playhouse::session::StoreError;
+use playhouse::{House, OpenError};
+
+use super::ask::{Asking, approvals};
+use super::recordings::RecordingArgs;
+use super::signals;
+use super::stop::Stop;
+
+/// What makes the house and its agents.
+pub fn from_config(config: Config, asking: &Asking, recordings: &RecordingArgs) -> FromConfig {
+    let (approvals, sub_agent_approvals) = approvals(asking);
+    FromConfig { config, approvals, sub_agent_approvals, exchanges: recordings.exchanges() }
+}
+
+/// Opens a house whose sessions are in this folder; in memory without one.
+pub async fn open_house(from: &FromConfig, folder: Option<PathBuf>) -> Result<House, Stop> {
+    let mut builder = from.house().map_err(Stop::refused)?;
+    if let Some(folder) = folder {
+        builder = builder.data_dir(folder);
+    }
+    builder.open().await.inspect(signals::watch_over).map_err(|error| match error {
+        OpenError::Store(error) => unusable(&error),
+        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Stop::refused(error),
+    })
+}
+
+/// Why the data directory cannot be used, and what to do.
+pub fn unusable(error: &StoreError) -> Stop {
+    match error {
+        StoreError::Io { .. } => Stop::Refused(format!("{error}; choose another data directory with --data-dir")),
+        _ => Stop::refused(error),
+    }
+}
