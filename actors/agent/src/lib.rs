@@ -1,9 +1,10 @@
 //! An agent: a pure machine inside an actor.
 //!
-//! [`machine`] is the loop: commands and reports in, effects out, no I/O, no clock. [`actor`] is the shell that carries effects out,
-//! one small actor per agent; it holds no state that the journal does not have. [`handle`] is how others reach an agent
-//! by its id, whatever happens to its actor. [`hooks`], [`definition`] and [`sub_agent`] are what users bring; [`hub`],
-//! [`run_stream`] and [`follow`] are how they watch. [`backstage`] and [`roster`] are what all agents of a house share.
+//! [`machine`] is the loop: commands and reports in, effects out, no I/O, no clock. [`actor`] is the shell around it, one
+//! small actor per agent: it carries effects out and holds no state that the journal does not have. [`handle`] is how
+//! others reach an agent by its id, whatever happens to its actor. [`hooks`], [`definition`] and [`sub_agent`] are what
+//! users bring; [`hub`], [`run_stream`] and [`follow`] are how they watch. [`backstage`] and [`roster`] are what all
+//! agents of a house share.
 //!
 //! This crate starts no runtime, opens no file and speaks to no network: writers, connections and executors do, and
 //! they are actors of other crates. The only processes it starts are the commands that users set as hooks.

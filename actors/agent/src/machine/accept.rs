@@ -171,7 +171,7 @@ impl Machine {
         }
         let rules = if scope == GrantScope::Once { Vec::new() } else { question.rules.clone() };
         let tool_call_id = slot.id.clone();
-        self.flight.tools.remove(&tool_call_id);
+        self.flight.run.tools.remove(&tool_call_id);
         self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
         let permission_id = permission_id.clone();
         if scope == GrantScope::Always {

@@ -35,7 +35,7 @@ impl Machine {
             attempt,
             request_hash: self.durable.digest.to_string(),
         });
-        self.flight.call = Some(Box::new(OpenCall::new(call.clone(), attempt, message_id)));
+        self.flight.run.call = Some(Box::new(OpenCall::new(call.clone(), attempt, message_id)));
         if self.journal == Journal::Damaged && transcript::validate(config.messages.sendable(), Ending::Open).is_err() {
             let message = "the journal has lost the message that was to be answered: send it again".to_owned();
             self.fail_with(&ProviderError::Other { message });
@@ -78,13 +78,13 @@ impl Machine {
     }
 
     pub(super) fn is_open(&self, call: &CallId, attempt: u32) -> bool {
-        self.flight.call.as_ref().is_some_and(|open| open.id == *call && open.attempt == attempt)
+        self.flight.run.call.as_ref().is_some_and(|open| open.id == *call && open.attempt == attempt)
     }
 
     /// Makes sure that observers know of the message before they hear more of it.
     fn show_message(&mut self) {
         let at = self.now.wall;
-        let Some(open) = &mut self.flight.call else { return };
+        let Some(open) = &mut self.flight.run.call else { return };
         if !open.shown {
             open.shown = true;
             let message_id = open.message_id.clone();
@@ -99,7 +99,7 @@ impl Machine {
         }
         self.show_message();
         for delta in deltas {
-            let Some(open) = &mut self.flight.call else { return };
+            let Some(open) = &mut self.flight.run.call else { return };
             if let StreamDelta::Text { delta } = &delta {
                 open.text.push_str(delta);
             }
@@ -117,7 +117,7 @@ impl Machine {
         let Some(turn) = run.turn() else { return };
         let next = attempt.saturating_add(1);
         let message_id = message_id(run, turn.index, next);
-        if let Some(open) = &mut self.flight.call {
+        if let Some(open) = &mut self.flight.run.call {
             open.attempt = next;
             open.message_id = message_id;
             open.shown = false;
@@ -129,7 +129,7 @@ impl Machine {
     /// Journals that an attempt failed, and which model the next one asks.
     fn attempt_failed(&mut self, error: ProviderError, delay_ms: u64, model: u32) {
         self.show_message();
-        let Some(open) = &self.flight.call else { return };
+        let Some(open) = &self.flight.run.call else { return };
         let (call_id, message_id, attempt) = (open.id.clone(), open.message_id.clone(), open.attempt);
         let error = Box::new(error);
         self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms, model });
@@ -176,8 +176,8 @@ impl Machine {
             return;
         }
         self.attempt_failed(error, 0, self.fallen().saturating_add(1));
-        self.flight.call = None;
-        self.flight.lost = 0;
+        self.flight.run.call = None;
+        self.flight.run.lost = 0;
     }
 
     /// The answer holds nothing. It is asked for again, but not for ever.
@@ -186,14 +186,14 @@ impl Machine {
         let before = self.durable.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.empty);
         if before < MAX_EMPTY {
             self.attempt_failed(error, 0, self.fallen());
-            self.flight.call = None;
+            self.flight.run.call = None;
             return;
         }
         self.fall_back_or_fail(error);
     }
 
     pub(super) fn connection_lost(&mut self, reason: String) {
-        if self.flight.call.as_ref().is_some_and(|open| open.sent) {
+        if self.flight.run.call.as_ref().is_some_and(|open| open.sent) {
             self.lost(reason);
         }
     }
@@ -201,13 +201,13 @@ impl Machine {
     /// The call died with its connection: asked again, as often as a failed attempt would be.
     fn lost(&mut self, message: String) {
         let error = ProviderError::Lost { message };
-        if self.flight.lost >= self.durable.settings.retry.max_retries {
+        if self.flight.run.lost >= self.durable.settings.retry.max_retries {
             self.fall_back_or_fail(error);
             return;
         }
-        self.flight.lost += 1;
+        self.flight.run.lost += 1;
         self.attempt_failed(error, 0, self.fallen());
-        self.flight.call = None;
+        self.flight.run.call = None;
     }
 
     fn fail_with(&mut self, error: &ProviderError) {
@@ -222,15 +222,15 @@ impl Machine {
 
     /// Ends the open call, or the turn's missing one, as aborted, with what has come of it.
     pub(super) fn abort_call(&mut self) {
-        if self.flight.call.is_none() {
+        if self.flight.run.call.is_none() {
             let Some(run) = &self.durable.run else { return };
             let Some(turn) = run.turn() else { return };
             let id: CallId = format!("{}/{}/{}", run.loop_id, turn.index, turn.next_attempt).into();
             let message_id = message_id(run, turn.index, turn.next_attempt);
             let attempt = turn.next_attempt;
-            self.flight.call = Some(Box::new(OpenCall::new(id, attempt, message_id)));
+            self.flight.run.call = Some(Box::new(OpenCall::new(id, attempt, message_id)));
         }
-        let Some(open) = &mut self.flight.call else { return };
+        let Some(open) = &mut self.flight.run.call else { return };
         let text = std::mem::take(&mut open.text);
         if open.sent {
             let call = open.id.clone();
@@ -254,8 +254,8 @@ impl Machine {
 
     fn close_call(&mut self, message: Message, failure: Option<FailureKind>) {
         self.show_message();
-        let Some(open) = self.flight.call.take() else { return };
-        self.flight.lost = 0;
+        let Some(open) = self.flight.run.call.take() else { return };
+        self.flight.run.lost = 0;
         let Some(run) = &self.durable.run else { return };
         let Some(turn) = run.turn() else { return };
         let turn_id = run.turn_id(turn.index);

@@ -22,6 +22,17 @@ pub(crate) struct Flight {
     pub items: Vec<Item>,
     /// Batches that are not yet durable, oldest first, with what waits for each.
     pub pending: VecDeque<PendingBatch>,
+    /// What belongs to the run.
+    pub run: RunFlight,
+    /// A change of session that is under way.
+    pub rotation: Option<Box<Rotation>>,
+    /// Why nothing more may happen.
+    pub parked: Option<String>,
+}
+
+/// What is under way in a run, and in the hooks right before and after it. It is dropped whole when the run ends.
+#[derive(Debug)]
+pub(crate) struct RunFlight {
     /// The open model call.
     pub call: Option<Box<OpenCall>>,
     /// How often the open turn's call was lost with its connection.
@@ -46,10 +57,6 @@ pub(crate) struct Flight {
     pub tools: BTreeMap<ToolCallId, Box<ToolFlight>>,
     /// The run's time.
     pub clock: Clock,
-    /// A change of session that is under way.
-    pub rotation: Option<Box<Rotation>>,
-    /// Why nothing more may happen.
-    pub parked: Option<String>,
 }
 
 impl Flight {
@@ -58,6 +65,16 @@ impl Flight {
             entries: Vec::new(),
             items: Vec::new(),
             pending: VecDeque::new(),
+            run: RunFlight::none(),
+            rotation: None,
+            parked: None,
+        }
+    }
+}
+
+impl RunFlight {
+    pub(super) const fn none() -> Self {
+        Self {
             call: None,
             lost: 0,
             gate: Gate::Open,
@@ -70,8 +87,6 @@ impl Flight {
             may_stop: false,
             tools: BTreeMap::new(),
             clock: Clock::ZERO,
-            rotation: None,
-            parked: None,
         }
     }
 }

@@ -18,16 +18,16 @@ impl Machine {
         if !self.setup.hooks.has(point) {
             return Some(Verdict::Go);
         }
-        match std::mem::take(&mut self.flight.gate) {
+        match std::mem::take(&mut self.flight.run.gate) {
             Gate::Answered { point: answered, verdict } if answered == point => Some(*verdict),
             Gate::Waiting { hook, point: waiting } if waiting == point => {
-                self.flight.gate = Gate::Waiting { hook, point };
+                self.flight.run.gate = Gate::Waiting { hook, point };
                 None
             }
             Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
                 let call = call(self);
                 let hook = self.next_hook();
-                self.flight.gate = Gate::Waiting { hook, point };
+                self.flight.run.gate = Gate::Waiting { hook, point };
                 self.run_hook(hook, call);
                 None
             }
@@ -36,7 +36,7 @@ impl Machine {
 
     /// Whether the run waits for the hook at this point, or has its answer.
     pub(super) fn has_asked(&self, asked: HookPoint) -> bool {
-        match &self.flight.gate {
+        match &self.flight.run.gate {
             Gate::Open => false,
             Gate::Waiting { point, .. } | Gate::Answered { point, .. } => *point == asked,
         }
@@ -55,8 +55,8 @@ impl Machine {
     }
 
     pub(super) fn is_waiting_for(&self, hook: HookId) -> bool {
-        let at_gate = matches!(self.flight.gate, Gate::Waiting { hook: waiting, .. } if waiting == hook);
-        at_gate || self.flight.tool_hooks.contains_key(&hook)
+        let at_gate = matches!(self.flight.run.gate, Gate::Waiting { hook: waiting, .. } if waiting == hook);
+        at_gate || self.flight.run.tool_hooks.contains_key(&hook)
     }
 
     pub(super) fn hook_done(&mut self, hook: HookId, verdict: Verdict) {
@@ -67,7 +67,7 @@ impl Machine {
     /// A hook that nobody waits for any more is ended all the same.
     pub(super) fn hook_overdue(&mut self, hook: HookId) {
         self.out.push(Effect::Cancel(Target::Hook(hook)));
-        let point = match self.flight.gate {
+        let point = match self.flight.run.gate {
             Gate::Waiting { hook: waiting, point } if waiting == hook => point,
             Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => HookPoint::BeforeTool,
         };
@@ -76,12 +76,12 @@ impl Machine {
 
     /// Takes an answer in; one that nobody waits for changes nothing.
     fn hook_answered(&mut self, hook: HookId, verdict: Verdict) {
-        match self.flight.gate {
+        match self.flight.run.gate {
             Gate::Waiting { hook: waiting, point } if waiting == hook => {
-                self.flight.gate = Gate::Answered { point, verdict: Box::new(verdict) };
+                self.flight.run.gate = Gate::Answered { point, verdict: Box::new(verdict) };
             }
             Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
-                if let Some(call) = self.flight.tool_hooks.remove(&hook) {
+                if let Some(call) = self.flight.run.tool_hooks.remove(&hook) {
                     self.tool_hook_answered(&call, verdict);
                 }
             }
@@ -90,9 +90,9 @@ impl Machine {
 
     /// Ends the hook that a call waits for.
     pub(super) fn cancel_hook_of(&mut self, call: &ToolCallId) {
-        let found = self.flight.tool_hooks.iter().find(|(_, waiting)| *waiting == call).map(|(hook, _)| *hook);
+        let found = self.flight.run.tool_hooks.iter().find(|(_, waiting)| *waiting == call).map(|(hook, _)| *hook);
         if let Some(hook) = found {
-            self.flight.tool_hooks.remove(&hook);
+            self.flight.run.tool_hooks.remove(&hook);
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
         }
@@ -100,10 +100,10 @@ impl Machine {
 
     /// An abort ends every hook at once. What a hook would have allowed does not happen; what it only follows is over.
     pub(super) fn cancel_hooks(&mut self) {
-        if let Gate::Waiting { hook, point } = self.flight.gate {
+        if let Gate::Waiting { hook, point } = self.flight.run.gate {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
-            self.flight.gate = match point {
+            self.flight.run.gate = match point {
                 HookPoint::AfterTurn | HookPoint::AfterLoop => Gate::Answered { point, verdict: Box::new(Verdict::Go) },
                 HookPoint::BeforeLoop
                 | HookPoint::BeforeTurn
@@ -118,14 +118,14 @@ impl Machine {
                 | HookPoint::SessionStart => Gate::Open,
             };
         }
-        for (hook, call) in std::mem::take(&mut self.flight.tool_hooks) {
+        for (hook, call) in std::mem::take(&mut self.flight.run.tool_hooks) {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
-            let Some(tool) = self.flight.tools.get_mut(&call) else { continue };
+            let Some(tool) = self.flight.run.tools.get_mut(&call) else { continue };
             match tool.stage {
                 ToolStage::Closing => self.tool_hook_answered(&call, Verdict::Go),
                 ToolStage::Judging { .. } | ToolStage::Hooking { .. } => {
-                    self.flight.tools.remove(&call);
+                    self.flight.run.tools.remove(&call);
                 }
                 ToolStage::Asking
                 | ToolStage::Waiting { .. }

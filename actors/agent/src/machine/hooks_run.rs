@@ -7,6 +7,7 @@ use playhouse_protocol::{AgentMessage, EntryBody, Outcome};
 use super::Machine;
 use super::flight::Session;
 use super::input::{HookCall, HookPoint, SessionSource, Verdict};
+use super::step::Step;
 use super::turn::with_warning;
 
 /// How often in a row a hook may keep a run from stopping: one that never lets go would never end.
@@ -15,39 +16,39 @@ const MOST_REFUSALS: u32 = 8;
 const NO_REASON: &str = "You are not done yet: a hook does not let you stop.";
 
 impl Machine {
-    /// Tells the hook that a session starts, before its first prompt in this incarnation; `None` lets the prompt go on.
+    /// Tells the hook that a session starts, before its first prompt in this incarnation.
     /// A sub-agent's session is no session of a user.
-    pub(super) fn start_session(&mut self) -> Option<bool> {
+    pub(super) fn start_session(&mut self) -> Step {
         let source = match self.counters.session {
             Session::Startup => SessionSource::Startup,
             Session::Resume => SessionSource::Resume,
-            Session::Begun => return None,
+            Session::Begun => return Step::Through,
         };
-        if self.durable.spawned_by.is_some() || self.flight.opening.is_some() {
-            return None;
+        if self.durable.spawned_by.is_some() || self.flight.run.opening.is_some() {
+            return Step::Through;
         }
         match self.consult(HookPoint::SessionStart, |_| HookCall::SessionStart { source }) {
-            None => Some(false),
+            None => Step::Waiting,
             Some(Verdict::Stop { reason } | Verdict::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason: format!("session_start: {reason}") });
-                Some(true)
+                Step::Moved
             }
             Some(Verdict::Say { text }) => {
-                self.flight.opening = Some(text);
-                None
+                self.flight.run.opening = Some(text);
+                Step::Through
             }
             Some(
                 Verdict::Go | Verdict::Filtered(_) | Verdict::Judged(_) | Verdict::Ask { .. } | Verdict::Amend { .. },
             ) => {
-                self.flight.opening = Some(String::new());
-                None
+                self.flight.run.opening = Some(String::new());
+                Step::Through
             }
         }
     }
 
     /// The prompt with what the session's start adds to it.
     pub(super) fn with_opening(&self, messages: Vec<Arc<AgentMessage>>) -> Vec<Arc<AgentMessage>> {
-        match self.flight.opening.as_deref() {
+        match self.flight.run.opening.as_deref() {
             None | Some("") => messages,
             Some(text) => with_warning(&messages, text),
         }
@@ -55,30 +56,30 @@ impl Machine {
 
     /// A turn begins: what the session's start added is in the conversation.
     pub(super) fn session_begun(&mut self) {
-        if self.flight.opening.take().is_some() {
+        if self.flight.run.opening.take().is_some() {
             self.counters.session = Session::Begun;
         }
     }
 
-    /// Asks the hook whether the run may stop; `None` when it may. Else as `step`: false while the hook is at work.
-    pub(super) fn ask_to_stop(&mut self) -> Option<bool> {
+    /// Asks the hook whether the run may stop; through when it may.
+    pub(super) fn ask_to_stop(&mut self) -> Step {
         let refusals = self.durable.run.as_ref().map(|run| run.refusals).unwrap_or_default();
-        if self.flight.may_stop || refusals >= MOST_REFUSALS {
-            return None;
+        if self.flight.run.may_stop || refusals >= MOST_REFUSALS {
+            return Step::Through;
         }
         let verdict = self
             .consult(HookPoint::Stop, |machine| HookCall::Stop { history: machine.durable.history.clone(), refusals });
         match verdict {
-            None => Some(false),
+            None => Step::Waiting,
             Some(Verdict::Stop { reason }) => {
                 // A service refuses a message without text.
                 let reason = if reason.trim().is_empty() { NO_REASON.to_owned() } else { reason };
                 self.push(EntryBody::StopRefused { reason });
-                Some(true)
+                Step::Moved
             }
             Some(Verdict::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason });
-                Some(true)
+                Step::Moved
             }
             Some(
                 Verdict::Go
@@ -88,8 +89,8 @@ impl Machine {
                 | Verdict::Amend { .. }
                 | Verdict::Say { .. },
             ) => {
-                self.flight.may_stop = true;
-                None
+                self.flight.run.may_stop = true;
+                Step::Through
             }
         }
     }

@@ -35,7 +35,7 @@ impl Machine {
 
     /// Asks `before_tool_execution`.
     pub(super) fn consult_on(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect, passage }));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect, passage }));
         let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
         self.run_tool_hook(&slot.id, call);
     }

@@ -32,6 +32,7 @@ mod rotate;
 pub mod run;
 pub mod run_report;
 mod seen;
+mod step;
 mod time;
 mod tools;
 mod turn;
@@ -55,6 +56,7 @@ pub use input::{
 };
 pub(crate) use report::Report;
 pub use run_report::RunReport;
+use step::Step;
 
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
@@ -246,7 +248,7 @@ impl Machine {
                 self.tool_finished(&call, result, duration_ms);
             }
             Report::ChildIs { call, doing } => {
-                if let Some(tool) = self.flight.tools.get_mut(&call) {
+                if let Some(tool) = self.flight.run.tools.get_mut(&call) {
                     tool.child = doing;
                 }
             }
@@ -297,7 +299,7 @@ impl Machine {
     }
 
     fn finish_input(&mut self) -> Vec<Effect> {
-        while self.step() {}
+        while self.step() == Step::Moved {}
         self.keep_time();
         self.seal();
         if self.is_at_rest() && self.flight.parked.is_none() {
@@ -413,7 +415,7 @@ impl Machine {
     /// What waited for its batch may have been called off in the meantime.
     fn is_still_wanted(&mut self, effect: &Effect) -> bool {
         match effect {
-            Effect::Call { call, .. } => match &mut self.flight.call {
+            Effect::Call { call, .. } => match &mut self.flight.run.call {
                 Some(open) if open.id == *call => {
                     open.sent = true;
                     true
@@ -421,7 +423,7 @@ impl Machine {
                 Some(_) | None => false,
             },
             Effect::GoOn { call, attempt } => self.is_open(call, *attempt),
-            Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.tools.get_mut(call) {
+            Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.run.tools.get_mut(call) {
                 Some(tool) if tool.stage == ToolStage::Starting => {
                     tool.stage = ToolStage::Running;
                     true
@@ -429,7 +431,7 @@ impl Machine {
                 Some(_) | None => false,
             },
             Effect::Ask { tool_call_id, .. } => {
-                self.flight.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
+                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
             }
             Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
             Effect::Arm { timer: Timer::Permission(permission_id), .. } => self.asked(permission_id).is_some(),
@@ -469,7 +471,7 @@ impl Machine {
                 }
             }
         }
-        self.flight.gate = Gate::Open;
+        self.flight.run.gate = Gate::Open;
         self.flight.parked = Some(reason.clone());
         self.out.push(Effect::Park { reason });
     }

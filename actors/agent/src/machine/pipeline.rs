@@ -18,6 +18,7 @@ use super::effect::Effect;
 use super::flight::{ToolFlight, ToolStage};
 use super::hooks_tool::Word;
 use super::input::{Authority, HookCall, HookPoint, Timer, Verdict, Vetting};
+use super::step::Step;
 use super::{Approver, Machine, PERMISSION_DEADLINE};
 
 /// How many calls of one response are run.
@@ -35,7 +36,7 @@ impl Machine {
             Vetting::Blocked { stage, reason } => return self.block(slot, stage, reason),
             Vetting::Ready { effect, level, ruling } => (effect, level, ruling),
         };
-        if self.plan_stage(slot, &effect) {
+        if self.plan_stage(slot, &effect) == Step::Moved {
             return;
         }
         if self.setup.hooks.has(HookPoint::Policy) && !matches!(ruling, Ruling::Forbid { .. }) {
@@ -98,14 +99,14 @@ impl Machine {
 
     /// Asks the agent's own policy.
     fn judge(&mut self, slot: &CallSlot, effect: EffectClass, level: Level, ours: Ruling) {
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Judging { effect, level }));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Judging { effect, level }));
         let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
         self.run_tool_hook(&slot.id, HookCall::Policy { name, call, args, level, ours });
     }
 
     /// The agent's own policy answered. One that failed or did not answer forbids.
     pub(super) fn judged(&mut self, call: &ToolCallId, effect: EffectClass, level: Level, verdict: Verdict) {
-        self.flight.tools.remove(call);
+        self.flight.run.tools.remove(call);
         let Some(slot) = self.slot(call).cloned() else { return };
         let ruling = match verdict {
             Verdict::Judged(ruling) => ruling,
@@ -153,7 +154,7 @@ impl Machine {
             self.push(EntryBody::PermissionResolved { permission_id, tool_call_id: slot.id.clone(), answer });
             return;
         }
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
         let timer = Timer::Permission(permission_id.clone());
         self.act(Effect::Ask {
             permission_id,
@@ -174,27 +175,27 @@ impl Machine {
         if self.may_start(slot) {
             self.hook_stage(slot, effect, passage);
         } else {
-            self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Waiting { effect, passage }));
+            self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Waiting { effect, passage }));
         }
     }
 
-    /// Looks again at a call that waits; false when it still must.
-    pub(super) fn wait_is_over(&mut self, slot: &CallSlot) -> bool {
-        let Some(ToolStage::Waiting { effect, passage }) = self.flight.tools.get(&slot.id).map(|tool| &tool.stage)
+    /// Looks again at a call that waits for others.
+    pub(super) fn step_waiting(&mut self, slot: &CallSlot) -> Step {
+        let Some(ToolStage::Waiting { effect, passage }) = self.flight.run.tools.get(&slot.id).map(|tool| &tool.stage)
         else {
-            return false;
+            return Step::Waiting;
         };
         let (effect, passage) = (effect.clone(), passage.clone());
         if !self.may_start(slot) {
-            return false;
+            return Step::Waiting;
         }
-        self.flight.tools.remove(&slot.id);
+        self.flight.run.tools.remove(&slot.id);
         // Those before it may have failed meanwhile.
         match self.limit_stage(slot) {
             Some(reason) => self.block(slot, BlockStage::Limit, reason),
             None => self.hook_stage(slot, effect, passage),
         }
-        true
+        Step::Moved
     }
 
     /// Whether no call before it that is not done touches what it touches: reads run beside reads, writes beside what

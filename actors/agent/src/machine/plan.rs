@@ -16,29 +16,30 @@ use super::Machine;
 use super::durable::{CallSlot, Origin, Run};
 use super::flight::OpenCall;
 use super::input::InputError;
+use super::step::Step;
 
 /// What a sub-agent is told whose parent only plans.
 const CHILD_PLANS: &str = "nothing may be changed while the plan is being made, and a sub-agent has no plan of its own; \
                            say in your answer what should be changed and leave it to your caller";
 
 impl Machine {
-    /// The stage that keeps a planning agent from changing anything; true when it has dealt with the call.
-    pub(super) fn plan_stage(&mut self, slot: &CallSlot, effect: &EffectClass) -> bool {
+    /// The stage that keeps a planning agent from changing anything; moved when it has dealt with the call.
+    pub(super) fn plan_stage(&mut self, slot: &CallSlot, effect: &EffectClass) -> Step {
         let changes_something = match effect {
             // A sub-agent plans too.
             EffectClass::Read | EffectClass::Child { .. } => false,
             EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. } | EffectClass::Once => true,
         };
         if slot.origin == Origin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
-            return false;
+            return Step::Through;
         }
         if self.durable.spawned_by.is_some() {
             self.block(slot, BlockStage::Plan, CHILD_PLANS.to_owned());
-            return true;
+            return Step::Moved;
         }
         let change = self.durable.last_change().saturating_add(1);
         self.push(EntryBody::ToolQueued { tool_call_id: slot.id.clone(), change });
-        true
+        Step::Moved
     }
 
     /// Someone decided on the plan.
@@ -70,16 +71,16 @@ impl Machine {
         if chosen.is_empty() { Err(InputError::NothingPlanned) } else { Ok(chosen) }
     }
 
-    /// The first response of a run that carries out a plan; true when there was one to make.
-    pub(super) fn respond_with_plan(&mut self) -> bool {
-        let Some(run) = self.durable.run.as_deref().filter(|run| !run.plan.is_empty()) else { return false };
-        let Some(turn) = run.turn() else { return false };
+    /// The first response of a run that carries out a plan, if there is one to make.
+    pub(super) fn respond_with_plan(&mut self) -> Step {
+        let Some(run) = self.durable.run.as_deref().filter(|run| !run.plan.is_empty()) else { return Step::Through };
+        let Some(turn) = run.turn() else { return Step::Through };
         let call: CallId = format!("{}/{}/plan", run.loop_id, turn.index).into();
         let message_id: MessageId = format!("{}/t{}plan", run.loop_id, turn.index).into();
         let message = self.plan_message(run);
-        self.flight.call = Some(Box::new(OpenCall::new(call, turn.next_attempt, message_id)));
+        self.flight.run.call = Some(Box::new(OpenCall::new(call, turn.next_attempt, message_id)));
         self.answer_with(message);
-        true
+        Step::Moved
     }
 
     fn plan_message(&self, run: &Run) -> Message {

@@ -31,38 +31,37 @@ impl Machine {
     /// The run's running time as of now.
     pub(super) fn elapsed(&self) -> Duration {
         let journaled = self.durable.run.as_ref().map(|run| run.tracker.elapsed).unwrap_or_default();
-        journaled.saturating_add(self.flight.clock.read(self.now.mono))
+        journaled.saturating_add(self.flight.run.clock.read(self.now.mono))
     }
 
     /// The running time so far is journaled: what comes now counts from zero.
     pub(super) fn time_journaled(&mut self) {
-        let since = self.flight.clock.since.map(|_| self.now.mono);
-        self.flight.clock = Clock { spent: Duration::ZERO, since };
+        let since = self.flight.run.clock.since.map(|_| self.now.mono);
+        self.flight.run.clock = Clock { spent: Duration::ZERO, since };
     }
 
     /// Lets the clock go or stand still, and the deadline with it.
     pub(super) fn keep_time(&mut self) {
         let goes = self.durable.run.is_some() && self.flight.parked.is_none() && self.doing() == Doing::AtWork;
-        let (now, clock) = (self.now.mono, self.flight.clock);
+        let (now, clock) = (self.now.mono, self.flight.run.clock);
         match (clock.since, goes) {
             (None, true) => {
-                self.flight.clock.since = Some(now);
+                self.flight.run.clock.since = Some(now);
                 self.arm_deadline();
             }
             (Some(_), false) => {
-                self.flight.clock = Clock { spent: clock.read(now), since: None };
+                self.flight.run.clock = Clock { spent: clock.read(now), since: None };
                 self.out.push(Effect::Disarm(Timer::Deadline));
             }
             (None, false) | (Some(_), true) => {}
         }
     }
 
-    /// The run is over: its time counts for no other.
+    /// The run is over, and so is its deadline.
     pub(super) fn stop_clock(&mut self) {
-        if self.flight.clock.since.is_some() {
+        if self.flight.run.clock.since.is_some() {
             self.out.push(Effect::Disarm(Timer::Deadline));
         }
-        self.flight.clock = Clock::ZERO;
     }
 
     fn arm_deadline(&mut self) {
@@ -74,7 +73,7 @@ impl Machine {
 
     /// Whether something goes on or is about to.
     pub fn doing(&self) -> Doing {
-        let tools = &self.flight.tools;
+        let tools = &self.flight.run.tools;
         let child_waits = |tool: &ToolFlight| tool.child == Doing::WaitingForAPerson;
         let waits = |tool: &ToolFlight| match &tool.stage {
             ToolStage::Asking | ToolStage::Waiting { .. } => true,
@@ -95,7 +94,7 @@ impl Machine {
     /// The deadline's timer has run out. It ends what is under way as an abort does.
     pub(super) fn deadline(&mut self) {
         let Some(run) = &self.durable.run else { return };
-        if run.is_stopping() || self.flight.clock.since.is_none() {
+        if run.is_stopping() || self.flight.run.clock.since.is_none() {
             return;
         }
         let Some(max) = self.durable.settings.limits.max_duration else { return };

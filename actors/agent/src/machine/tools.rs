@@ -10,7 +10,7 @@ use super::effect::{Effect, Start, Target};
 use super::flight::{ToolFlight, ToolStage, Update};
 use super::hooks_tool::Word;
 use super::input::{HookCall, HookPoint, Timer, Verdict};
-use super::turn::Polled;
+use super::step::Step;
 use super::{ABORT_GRACE, Machine};
 
 /// The answer to a call that steering overtook.
@@ -22,21 +22,11 @@ pub const STOPPED: &str = "Aborted while it ran; it may have taken effect in par
 /// The answer to a call that did not stop when told to.
 pub const NOT_STOPPED: &str = "Aborted, but the tool did not stop in time; it may still take effect.";
 
-/// What came of looking at a turn's calls.
-pub(super) enum ToolsStep {
-    /// Something was journaled or started.
-    Moved,
-    /// They are at work.
-    Waiting,
-    /// All have their answers.
-    Done,
-}
-
 impl Machine {
-    pub(super) fn step_tools(&mut self) -> ToolsStep {
-        let Some(run) = &self.durable.run else { return ToolsStep::Done };
-        let Some(turn) = run.turn() else { return ToolsStep::Done };
-        let Some(first) = turn.calls.iter().position(|slot| !slot.is_settled()) else { return ToolsStep::Done };
+    pub(super) fn step_tools(&mut self) -> Step {
+        let Some(run) = &self.durable.run else { return Step::Through };
+        let Some(turn) = run.turn() else { return Step::Through };
+        let Some(first) = turn.calls.iter().position(|slot| !slot.is_settled()) else { return Step::Through };
         let calls = turn.calls.clone();
         if run.is_stopping() {
             return self.stop_tools(&calls);
@@ -46,34 +36,32 @@ impl Machine {
         let group = calls.iter().skip(start).take(size);
         let untouched = start > 0 && group.clone().all(|slot| self.is_untouched(slot));
         if untouched {
-            match self.poll(InputKind::Steer) {
-                Polled::Done => {}
-                Polled::Moved => return ToolsStep::Moved,
-                Polled::Waiting => return ToolsStep::Waiting,
+            if let step @ (Step::Moved | Step::Waiting) = self.poll(InputKind::Steer) {
+                return step;
             }
-            if !self.flight.taken.is_empty() {
+            if !self.flight.run.taken.is_empty() {
                 for slot in calls.iter().skip(start) {
                     let tool_call_id = slot.id.clone();
                     self.push(EntryBody::ToolSkipped { tool_call_id, reason: SKIPPED.to_owned() });
                 }
-                return ToolsStep::Moved;
+                return Step::Moved;
             }
         }
         let mut moved = false;
         for slot in group {
-            moved |= self.step_call(slot);
+            moved |= self.step_call(slot) == Step::Moved;
         }
-        if moved { ToolsStep::Moved } else { ToolsStep::Waiting }
+        Step::of_any(moved)
     }
 
     fn is_untouched(&self, slot: &CallSlot) -> bool {
-        slot.state == CallState::Open && !self.flight.tools.contains_key(&slot.id)
+        slot.state == CallState::Open && !self.flight.run.tools.contains_key(&slot.id)
     }
 
-    /// Takes one call a step further; false when it waits for something.
-    fn step_call(&mut self, slot: &CallSlot) -> bool {
-        if self.flight.tools.contains_key(&slot.id) {
-            return self.wait_is_over(slot);
+    /// Takes one call a step further.
+    fn step_call(&mut self, slot: &CallSlot) -> Step {
+        if self.flight.run.tools.contains_key(&slot.id) {
+            return self.step_waiting(slot);
         }
         match &slot.state {
             CallState::Open => self.enter_pipeline(slot),
@@ -84,14 +72,14 @@ impl Machine {
             CallState::Denied { reason } => self.block(slot, BlockStage::Approval, reason.clone()),
             CallState::Started { effect, at } => self.take_up(slot, effect, *at),
             CallState::Ended { hook_due: true, .. } => self.close(slot, slot.has_failed()),
-            CallState::Ended { hook_due: false, .. } => return false,
+            CallState::Ended { hook_due: false, .. } => return Step::Through,
         }
-        true
+        Step::Moved
     }
 
     pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
         let hook = self.next_hook();
-        self.flight.tool_hooks.insert(hook, id.clone());
+        self.flight.run.tool_hooks.insert(hook, id.clone());
         self.run_hook(hook, call);
     }
 
@@ -102,7 +90,7 @@ impl Machine {
     }
 
     fn launch(&mut self, slot: &CallSlot, effect: EffectClass, start: Start) {
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Starting));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Starting));
         let (call, name, args) = (slot.id.clone(), slot.name.clone(), slot.args.clone());
         self.act(match effect {
             EffectClass::Child { session } => Effect::Spawn { call, name, args, session },
@@ -134,14 +122,14 @@ impl Machine {
             self.push(EntryBody::ToolAnswered { tool_call_id: slot.id.clone(), note: None });
             return;
         }
-        self.flight.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Closing));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Closing));
         let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
         let call = HookCall::AfterTool { name, call, args, result: message.clone(), is_error };
         self.run_tool_hook(&slot.id, call);
     }
 
     pub(super) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
-        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         match &tool.stage {
             ToolStage::Judging { effect, level } => {
                 let (effect, level) = (effect.clone(), *level);
@@ -149,7 +137,7 @@ impl Machine {
             }
             ToolStage::Hooking { effect, passage } => {
                 let (effect, passage) = (effect.clone(), passage.clone());
-                self.flight.tools.remove(call);
+                self.flight.run.tools.remove(call);
                 let Some(slot) = self.slot(call).cloned() else { return };
                 match self.take_word(call, verdict) {
                     Word::Start => self.start(&slot, effect, passage),
@@ -160,7 +148,7 @@ impl Machine {
                 }
             }
             ToolStage::Closing => {
-                self.flight.tools.remove(call);
+                self.flight.run.tools.remove(call);
                 self.take_note(call, verdict);
             }
             ToolStage::Running | ToolStage::Stopping => self.update_answered(call, verdict),
@@ -173,7 +161,7 @@ impl Machine {
     }
 
     pub(super) fn tool_finished(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
-        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         match (&tool.stage, &tool.update) {
             (ToolStage::Running, Update::None) => self.end_call(call, result, duration_ms),
             (ToolStage::Running, Update::Before(_) | Update::After) => {
@@ -200,7 +188,7 @@ impl Machine {
     }
 
     pub(super) fn end_call(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
-        self.flight.tools.remove(call);
+        self.flight.run.tools.remove(call);
         let Some(slot) = self.slot(call) else { return };
         let summary = self.setup.catalog.summary(&slot.name, &slot.args, &result);
         let (result, is_error) = match result {
@@ -222,6 +210,7 @@ impl Machine {
     pub(super) fn executor_lost(&mut self) {
         let mut lost: Vec<ToolCallId> = self
             .flight
+            .run
             .tools
             .iter()
             .filter(|(_, tool)| matches!(tool.stage, ToolStage::Running | ToolStage::Stopping))
@@ -234,41 +223,41 @@ impl Machine {
                 matches!(&slot.state, CallState::Started { effect: EffectClass::Child { .. }, .. })
             });
             if !is_child {
-                self.flight.tools.remove(&call);
+                self.flight.run.tools.remove(&call);
                 self.cancel_hook_of(&call);
             }
         }
     }
 
     /// An abort: what has not started is answered, what runs is told to stop.
-    fn stop_tools(&mut self, calls: &[CallSlot]) -> ToolsStep {
+    fn stop_tools(&mut self, calls: &[CallSlot]) -> Step {
         let mut moved = false;
         for slot in calls {
-            moved |= self.stop_call(slot);
+            moved |= self.stop_call(slot) == Step::Moved;
         }
-        if moved { ToolsStep::Moved } else { ToolsStep::Waiting }
+        Step::of_any(moved)
     }
 
-    fn stop_call(&mut self, slot: &CallSlot) -> bool {
+    fn stop_call(&mut self, slot: &CallSlot) -> Step {
         match &slot.state {
             CallState::Open | CallState::Asked { .. } | CallState::Granted { .. } | CallState::Denied { .. } => {
                 if let CallState::Asked { permission_id, .. } = &slot.state {
                     self.out.push(Effect::Disarm(Timer::Permission(permission_id.clone())));
                 }
-                self.flight.tools.remove(&slot.id);
+                self.flight.run.tools.remove(&slot.id);
                 let tool_call_id = slot.id.clone();
                 self.push(EntryBody::ToolSkipped { tool_call_id, reason: NOT_STARTED.to_owned() });
-                true
+                Step::Moved
             }
             CallState::Started { effect, at } => self.stop_started(slot, effect, *at),
             CallState::Ended { hook_due: true, .. } => self.step_call(slot),
-            CallState::Ended { hook_due: false, .. } => false,
+            CallState::Ended { hook_due: false, .. } => Step::Through,
         }
     }
 
-    fn stop_started(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) -> bool {
+    fn stop_started(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) -> Step {
         let is_child = matches!(effect, EffectClass::Child { .. });
-        match self.flight.tools.get_mut(&slot.id).map(|tool| &mut tool.stage) {
+        match self.flight.run.tools.get_mut(&slot.id).map(|tool| &mut tool.stage) {
             None => {
                 let text = match effect {
                     EffectClass::Once => outcome_unknown(at),
@@ -278,11 +267,11 @@ impl Machine {
                     | EffectClass::Child { .. } => STOPPED.to_owned(),
                 };
                 self.end_call(&slot.id, Err(ToolError::Failed(text)), 0);
-                true
+                Step::Moved
             }
             Some(ToolStage::Starting) => {
                 self.end_call(&slot.id, Err(ToolError::Failed(NOT_STARTED.to_owned())), 0);
-                true
+                Step::Moved
             }
             Some(stage @ ToolStage::Running) => {
                 *stage = ToolStage::Stopping;
@@ -298,18 +287,18 @@ impl Machine {
                 | ToolStage::Waiting { .. }
                 | ToolStage::Hooking { .. }
                 | ToolStage::Closing,
-            ) => false,
+            ) => Step::Waiting,
         }
     }
 
     /// A tool that was done before it was told to stop, but whose last partial result was still being shown.
-    fn end_if_finished(&mut self, call: &ToolCallId) -> bool {
-        match self.flight.tools.get_mut(call).and_then(|tool| tool.finished.take()) {
+    fn end_if_finished(&mut self, call: &ToolCallId) -> Step {
+        match self.flight.run.tools.get_mut(call).and_then(|tool| tool.finished.take()) {
             Some((result, duration_ms)) => {
                 self.end_call(call, result, duration_ms);
-                true
+                Step::Moved
             }
-            None => false,
+            None => Step::Waiting,
         }
     }
 
@@ -319,6 +308,7 @@ impl Machine {
         }
         let mut late: Vec<ToolCallId> = self
             .flight
+            .run
             .tools
             .iter()
             .filter(|(_, tool)| tool.stage == ToolStage::Stopping)

@@ -14,57 +14,50 @@ use super::Machine;
 use super::accept::continues_at;
 use super::durable::{Ask, Phase, Run, Wants};
 use super::effect::Effect;
-use super::flight::Gate;
+use super::flight::RunFlight;
 use super::input::{FilterVerdict, HookCall, HookPoint, Timer, Verdict};
-use super::tools::ToolsStep;
-
-/// What a look into a queue found.
-pub(super) enum Polled {
-    /// Nothing waits, or something was taken.
-    Done,
-    /// Something was rejected: look again.
-    Moved,
-    /// The filters are at work.
-    Waiting,
-}
+use super::step::Step;
 
 impl Machine {
-    /// Takes the run one step further; false when it waits for something.
-    pub(super) fn step(&mut self) -> bool {
+    /// Takes the run one step further.
+    pub(super) fn step(&mut self) -> Step {
         if self.flight.parked.is_some() || self.flight.rotation.is_some() {
-            return false;
+            return Step::Waiting;
         }
         match self.durable.run.as_ref().map(|run| &run.phase) {
             None => self.step_outside(),
             Some(Phase::Opening) => self.begin_turn(),
             Some(Phase::Turn(_)) => self.step_turn(),
-            Some(Phase::Between(_)) => self.leave_turn() && self.begin_turn(),
+            Some(Phase::Between(_)) => match self.leave_turn() {
+                Step::Through => self.begin_turn(),
+                step => step,
+            },
         }
     }
 
     /// No run: close the last one, or begin the one that was asked for.
-    fn step_outside(&mut self) -> bool {
+    fn step_outside(&mut self) -> Step {
         if let Some(report) = self.durable.closing.clone() {
             if self.consult(HookPoint::AfterLoop, |_| HookCall::AfterLoop { report }).is_none() {
-                return false;
+                return Step::Waiting;
             }
             self.push(EntryBody::LoopClosed);
-            return true;
+            return Step::Moved;
         }
-        let Some(pending) = &self.durable.pending else { return false };
+        let Some(pending) = &self.durable.pending else { return Step::Through };
         if !pending.aborting {
             match self.consult(HookPoint::BeforeLoop, Self::before_loop).map(Verdict::refusal) {
-                None => return false,
+                None => return Step::Waiting,
                 Some(Some(reason)) => {
                     let outcome = Outcome::Halted { reason: format!("before_loop: {reason}") };
                     self.end_loop(Some(self.next_loop_id()), outcome, [].into(), None);
-                    return true;
+                    return Step::Moved;
                 }
                 Some(None) => {}
             }
         }
         self.begin_loop();
-        true
+        Step::Moved
     }
 
     fn before_loop(&self) -> HookCall {
@@ -142,44 +135,47 @@ impl Machine {
         }
     }
 
-    /// `after_turn`, once per turn; false while it is at work.
-    fn leave_turn(&mut self) -> bool {
-        if !self.flight.after_turn_done {
+    /// `after_turn`, once per turn.
+    fn leave_turn(&mut self) -> Step {
+        if !self.flight.run.after_turn_done {
             let verdict = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
                 history: machine.durable.history.clone(),
                 usage: machine.durable.run.as_ref().map(|run| run.turn_usage).unwrap_or_default(),
             });
             if verdict.is_none() {
-                return false;
+                return Step::Waiting;
             }
-            self.flight.after_turn_done = true;
+            self.flight.run.after_turn_done = true;
         }
-        true
+        Step::Through
     }
 
-    fn begin_turn(&mut self) -> bool {
-        let Some(run) = &self.durable.run else { return false };
+    fn begin_turn(&mut self) -> Step {
+        let Some(run) = &self.durable.run else { return Step::Through };
         if run.aborting {
             self.end_run(Outcome::Aborted);
-            return true;
+            return Step::Moved;
         }
         if let Some(limit) = run.limit {
             self.end_run(Outcome::Limit { limit });
-            return true;
+            return Step::Moved;
         }
         if let Some(reason) = run.halt.clone() {
             self.end_run(Outcome::Halted { reason });
-            return true;
+            return Step::Moved;
         }
         // What is said of an approved plan is our own word.
-        if self.flight.prompt.is_none() && !run.prompt.is_empty() && run.plan.is_empty() {
-            return self.start_session().unwrap_or_else(|| self.filter_prompt());
+        if self.flight.run.prompt.is_none() && !run.prompt.is_empty() && run.plan.is_empty() {
+            return match self.start_session() {
+                Step::Through => self.filter_prompt(),
+                step => step,
+            };
         }
         // Once `before_turn` is asked, what the turn begins with is settled: what comes now waits for the next look.
         if !self.has_asked(HookPoint::BeforeTurn)
-            && let Some(moved) = self.prepare_turn()
+            && let step @ (Step::Moved | Step::Waiting) = self.prepare_turn()
         {
-            return moved;
+            return step;
         }
         let turn_index = self.turn_index();
         let verdict = self.consult(HookPoint::BeforeTurn, |machine| HookCall::BeforeTurn {
@@ -187,64 +183,59 @@ impl Machine {
             turn_index,
         });
         match verdict.map(Verdict::refusal) {
-            None => false,
+            None => Step::Waiting,
             Some(Some(reason)) => {
                 self.end_run(Outcome::Halted { reason: format!("before_turn: {reason}") });
-                true
+                Step::Moved
             }
             Some(None) => {
                 let triggered_by = self.trigger();
                 let placed = self.take_placed();
                 self.push(EntryBody::TurnStarted { turn_index, triggered_by, placed });
                 self.session_begun();
-                self.flight.after_turn_done = false;
-                self.flight.may_stop = false;
-                self.flight.lost = 0;
-                true
+                self.flight.run.after_turn_done = false;
+                self.flight.run.may_stop = false;
+                self.flight.run.lost = 0;
+                Step::Moved
             }
         }
     }
 
-    /// Looks at what the last turn asks for, at the queues and at the limits. `None` lets the turn begin; else it is
-    /// as `step`: false when the filters are at work.
-    fn prepare_turn(&mut self) -> Option<bool> {
+    /// Looks at what the last turn asks for, at the queues and at the limits; through when the turn may begin.
+    fn prepare_turn(&mut self) -> Step {
         let wants_stop = match self.durable.run.as_ref().map(|run| &run.phase) {
             Some(Phase::Between(Wants::End(outcome))) => {
                 let outcome = outcome.clone();
                 self.end_run(outcome);
-                return Some(true);
+                return Step::Moved;
             }
             Some(Phase::Between(Wants::Stop)) => self.durable.run.as_ref().is_some_and(|run| run.nudge.is_none()),
             Some(Phase::Between(Wants::More) | Phase::Opening | Phase::Turn(_)) | None => false,
         };
         // What came while the hook was asked is looked at when it has answered.
         if self.has_asked(HookPoint::Stop)
-            && let Some(moved) = self.ask_to_stop()
+            && let step @ (Step::Moved | Step::Waiting) = self.ask_to_stop()
         {
-            return Some(moved);
+            return step;
         }
-        match self.poll(InputKind::Steer) {
-            Polled::Done => {}
-            Polled::Moved => return Some(true),
-            Polled::Waiting => return Some(false),
+        if let step @ (Step::Moved | Step::Waiting) = self.poll(InputKind::Steer) {
+            return step;
         }
-        if wants_stop && self.flight.taken.is_empty() {
-            match self.poll(InputKind::FollowUp) {
-                Polled::Done => {}
-                Polled::Moved => return Some(true),
-                Polled::Waiting => return Some(false),
+        if wants_stop && self.flight.run.taken.is_empty() {
+            if let step @ (Step::Moved | Step::Waiting) = self.poll(InputKind::FollowUp) {
+                return step;
             }
-            if self.flight.taken.is_empty() {
-                if let Some(moved) = self.ask_to_stop() {
-                    return Some(moved);
+            if self.flight.run.taken.is_empty() {
+                if let step @ (Step::Moved | Step::Waiting) = self.ask_to_stop() {
+                    return step;
                 }
                 self.end_run(Outcome::Stop);
-                return Some(true);
+                return Step::Moved;
             }
         }
-        let limit = self.limit_hit()?;
+        let Some(limit) = self.limit_hit() else { return Step::Through };
         self.end_run(Outcome::Limit { limit });
-        Some(true)
+        Step::Moved
     }
 
     fn turn_index(&self) -> u32 {
@@ -281,58 +272,62 @@ impl Machine {
         let run = self.durable.run.as_ref().filter(|run| !run.prompt.is_empty());
         let prompt = run.and_then(|run| {
             let as_it_is = || (unfiltered || !run.plan.is_empty()).then(|| run.prompt.clone());
-            let messages = self.flight.prompt.take().or_else(as_it_is)?;
+            let messages = self.flight.run.prompt.take().or_else(as_it_is)?;
             Some(Placed { input_id: run.input_id.clone(), messages })
         });
         let nudge = self.durable.run.as_ref().and_then(|run| run.nudge.clone());
-        prompt.into_iter().chain(nudge).chain(std::mem::take(&mut self.flight.taken)).collect()
+        prompt.into_iter().chain(nudge).chain(std::mem::take(&mut self.flight.run.taken)).collect()
     }
 
-    fn filter_prompt(&mut self) -> bool {
-        let Some(run) = &self.durable.run else { return false };
+    fn filter_prompt(&mut self) -> Step {
+        let Some(run) = &self.durable.run else { return Step::Through };
         let messages = run.prompt.clone();
         let inputs = vec![messages.clone()];
-        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else { return false };
+        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
+            return Step::Waiting;
+        };
         match filter_verdicts(verdict, 1).into_iter().next() {
             Some(FilterVerdict::Reject(reason)) => self.end_run(Outcome::Rejected { reason }),
             Some(FilterVerdict::Warn(warning)) => {
-                self.flight.prompt = Some(with_warning(&self.with_opening(messages), &warning));
+                self.flight.run.prompt = Some(with_warning(&self.with_opening(messages), &warning));
             }
-            Some(FilterVerdict::Pass) | None => self.flight.prompt = Some(self.with_opening(messages)),
+            Some(FilterVerdict::Pass) | None => self.flight.run.prompt = Some(self.with_opening(messages)),
         }
-        true
+        Step::Moved
     }
 
-    /// Looks into a queue and takes what its mode allows, through the filters.
-    pub(super) fn poll(&mut self, kind: InputKind) -> Polled {
-        if !self.flight.taken.is_empty() {
-            return Polled::Done;
+    /// Looks into a queue and takes what its mode allows, past the filters. What they reject is a reason to look again.
+    pub(super) fn poll(&mut self, kind: InputKind) -> Step {
+        if !self.flight.run.taken.is_empty() {
+            return Step::Through;
         }
         let settings = &self.durable.settings;
         let (queue, mode) = match kind {
-            InputKind::Prompt => return Polled::Done,
+            InputKind::Prompt => return Step::Through,
             InputKind::Steer => (&self.durable.steering, settings.steering_mode),
             InputKind::FollowUp => (&self.durable.follow_ups, settings.follow_up_mode),
         };
-        let mut waiting = std::mem::take(&mut self.flight.filtering);
+        let mut waiting = std::mem::take(&mut self.flight.run.filtering);
         if waiting.is_empty() {
             waiting = front(queue, mode);
         }
         if waiting.is_empty() {
-            return Polled::Done;
+            return Step::Through;
         }
         let inputs: Vec<_> = waiting.iter().map(|input| input.messages.clone()).collect();
         let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
-            self.flight.filtering = waiting;
-            return Polled::Waiting;
+            self.flight.run.filtering = waiting;
+            return Step::Waiting;
         };
         let mut rejected = false;
         for (input, verdict) in waiting.iter().zip(filter_verdicts(verdict, waiting.len())) {
             let input_id = input.input_id.clone();
             match verdict {
-                FilterVerdict::Pass => self.flight.taken.push(Placed { input_id, messages: input.messages.clone() }),
+                FilterVerdict::Pass => {
+                    self.flight.run.taken.push(Placed { input_id, messages: input.messages.clone() })
+                }
                 FilterVerdict::Warn(warning) => {
-                    self.flight.taken.push(Placed { input_id, messages: with_warning(&input.messages, &warning) });
+                    self.flight.run.taken.push(Placed { input_id, messages: with_warning(&input.messages, &warning) });
                 }
                 FilterVerdict::Reject(reason) => {
                     rejected = true;
@@ -340,24 +335,24 @@ impl Machine {
                 }
             }
         }
-        if rejected { Polled::Moved } else { Polled::Done }
+        if rejected { Step::Moved } else { Step::Through }
     }
 
-    fn step_turn(&mut self) -> bool {
-        let Some(run) = &self.durable.run else { return false };
-        let Some(turn) = run.turn() else { return false };
+    fn step_turn(&mut self) -> Step {
+        let Some(run) = &self.durable.run else { return Step::Through };
+        let Some(turn) = run.turn() else { return Step::Through };
         let Some(response) = turn.response.clone() else {
             if run.is_stopping() {
                 self.abort_call();
-                return true;
+                return Step::Moved;
             }
-            if self.flight.call.is_some() {
-                return false;
+            if self.flight.run.call.is_some() {
+                return Step::Waiting;
             }
-            if !self.respond_with_plan() {
+            if self.respond_with_plan() == Step::Through {
                 self.request();
             }
-            return true;
+            return Step::Moved;
         };
         let stopping = run.is_stopping();
         if let Some(Message::Assistant { stop_reason: StopReason::Error, error_message, .. }) = response.llm()
@@ -365,16 +360,15 @@ impl Machine {
         {
             let message = error_message.clone().unwrap_or_default();
             if self.consult(HookPoint::OnError, |_| HookCall::OnError { message }).is_none() {
-                return false;
+                return Step::Waiting;
             }
         }
         match self.step_tools() {
-            ToolsStep::Moved => true,
-            ToolsStep::Waiting => false,
-            ToolsStep::Done => {
+            Step::Through => {
                 self.end_turn(&response);
-                true
+                Step::Moved
             }
+            step => step,
         }
     }
 
@@ -387,7 +381,7 @@ impl Machine {
         let elapsed = self.elapsed();
         self.push(EntryBody::TurnEnded { turn_index, usage: Box::new(usage), elapsed });
         self.time_journaled();
-        self.flight.tools.clear();
+        self.flight.run.tools.clear();
     }
 
     pub(super) fn end_run(&mut self, outcome: Outcome) {
@@ -423,14 +417,7 @@ impl Machine {
         if stopped {
             self.out.push(Effect::Disarm(Timer::AbortGrace));
         }
-        self.flight.gate = Gate::Open;
-        self.flight.prompt = None;
-        self.flight.filtering.clear();
-        self.flight.taken.clear();
-        self.flight.tools.clear();
-        self.flight.after_turn_done = false;
-        self.flight.opening = None;
-        self.flight.may_stop = false;
+        self.flight.run = RunFlight::none();
     }
 }
 

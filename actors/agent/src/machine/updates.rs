@@ -8,7 +8,7 @@ use super::input::{HookCall, HookPoint, Verdict};
 
 impl Machine {
     pub(super) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
-        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         if tool.stage != ToolStage::Running || tool.finished.is_some() {
             return;
         }
@@ -19,7 +19,7 @@ impl Machine {
     }
 
     pub(super) fn tool_progress(&mut self, call: &ToolCallId, text: String) {
-        if self.flight.tools.get(call).is_some_and(|tool| tool.stage == ToolStage::Running)
+        if self.flight.run.tools.get(call).is_some_and(|tool| tool.stage == ToolStage::Running)
             && let Some(slot) = self.slot(call)
         {
             let (tool_call_id, tool_name) = (slot.id.clone(), slot.name.clone());
@@ -34,7 +34,7 @@ impl Machine {
         }
         let Some(slot) = self.slot(call) else { return };
         let hook = HookCall::BeforeUpdate { name: slot.name.clone(), call: call.clone(), text: text_of(&partial) };
-        if let Some(tool) = self.flight.tools.get_mut(call) {
+        if let Some(tool) = self.flight.run.tools.get_mut(call) {
             tool.update = Update::Before(partial);
         }
         self.run_tool_hook(call, hook);
@@ -50,14 +50,14 @@ impl Machine {
             self.end_update(call);
             return;
         }
-        if let Some(tool) = self.flight.tools.get_mut(call) {
+        if let Some(tool) = self.flight.run.tools.get_mut(call) {
             tool.update = Update::After;
         }
         self.run_tool_hook(call, hook);
     }
 
     pub(super) fn update_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
-        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         match (std::mem::replace(&mut tool.update, Update::None), verdict.refusal()) {
             (Update::Before(partial), None) => self.show_update(call, partial),
             (Update::Before(_), Some(_)) | (Update::After | Update::None, _) => self.end_update(call),
@@ -65,7 +65,7 @@ impl Machine {
     }
 
     fn end_update(&mut self, call: &ToolCallId) {
-        let Some(tool) = self.flight.tools.get_mut(call) else { return };
+        let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         tool.update = Update::None;
         if let Some((result, duration_ms)) = tool.finished.take() {
             self.end_call(call, result, duration_ms);

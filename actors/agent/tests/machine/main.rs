@@ -6,6 +6,7 @@ mod calls;
 mod damage;
 mod deadline;
 mod fallback;
+mod format;
 mod hooks;
 mod lines;
 mod order;
