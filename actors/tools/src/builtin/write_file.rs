@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::files::claims::{Attempt, Turn, in_turn};
 use crate::files::paths::{Root, open_if_there};
 use crate::files::replace::{Old, changed, let_go, replace};
-use crate::files::versions::{Version, remember, remembered};
+use crate::files::versions::Version;
 use crate::files::{Asked, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
 use crate::tool::Tool;
@@ -102,7 +102,7 @@ fn write(
             true
         }
         Some(mut old) => {
-            let Some(known) = remembered(session, &file) else {
+            let Some(known) = claim.files.versions.remembered(session, &file) else {
                 let text = format!("`{}` exists and you have not read it; read it first", asked.shown);
                 return Err(ToolError::Failed(text));
             };
@@ -110,13 +110,13 @@ fn write(
                 return Err(changed(asked));
             }
             replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
-            let_go(old);
+            let_go(old, &claim.files);
             false
         }
     };
     let version = Version::of(content);
     let details = json!({"bytes": content.len(), "created": made, "version": version.to_string()});
-    remember(session, &file, version);
+    claim.files.versions.remember(session, &file, version);
     let done = if made { "created" } else { "replaced" };
     let text = format!("{done} `{}`: {} bytes", asked.shown, content.len());
     Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))
