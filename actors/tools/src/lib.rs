@@ -34,7 +34,7 @@ pub use run::{
 pub use runtime::{TOOL_THREADS, ToolRuntime};
 pub use sandbox::{Network, ProcessLimits, Sandbox, SandboxError, SandboxRules};
 pub use secrets::secrets_here;
-pub use summary::summary;
+pub use summary::{CallSummary, summary};
 pub use text::{Capture, edit_distance};
 pub use tool::{DEFAULT_TIMEOUT, Tool};
 pub use toolset::{ToolSet, ToolSetError, UnknownTool, Vetted};

@@ -19,6 +19,7 @@ use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::{MAX_HASHED, Version};
 use crate::files::{Asked, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
+use crate::summary::CallSummary;
 use crate::text::cut;
 use crate::tool::Tool;
 
@@ -86,6 +87,10 @@ impl Tool for EditFile {
 
     fn subject(&self, args: &Value) -> Subject {
         path_of(args)
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args).counting(result, "edits", "edits")
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {

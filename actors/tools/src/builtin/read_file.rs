@@ -19,6 +19,7 @@ use crate::files::{Asked, Use, number, path_of};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
 use crate::runtime::ToolRuntime;
+use crate::summary::CallSummary;
 use crate::text::continued;
 use crate::tool::Tool;
 
@@ -75,6 +76,15 @@ impl Tool for ReadFile {
 
     fn subject(&self, args: &Value) -> Subject {
         path_of(args)
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        let mut told = CallSummary::of(args).counting(result, "bytes", "bytes");
+        let is_image = |result: &ToolResult| result.content.iter().any(|block| matches!(block, Content::Image { .. }));
+        if !told.ending.is_empty() && result.is_some_and(is_image) {
+            told.ending.insert_str(0, "image, ");
+        }
+        told
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {

@@ -10,6 +10,7 @@ use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::Version;
 use crate::files::{Asked, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
+use crate::summary::CallSummary;
 use crate::tool::Tool;
 
 /// The most text that is written at once.
@@ -61,6 +62,10 @@ impl Tool for WriteFile {
 
     fn subject(&self, args: &Value) -> Subject {
         path_of(args)
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args).counting(result, "bytes", "bytes")
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
