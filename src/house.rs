@@ -234,7 +234,7 @@ impl House {
             () = self.drained() => {}
         }
         let _ = Supervisor::shutdown(&self.0.root).await;
-        playhouse_tools::settled().await;
+        self.0.backstage.tools.settled().await;
         if tokio::time::timeout(RULES, self.0.backstage.lasting.settled()).await.is_err() {
             tracing::error!("rules that were to last are still being written down: they may be lost");
         }

@@ -15,7 +15,7 @@ use playhouse_provider::{
 use playhouse_session::{Reader, WriterMsg, shard};
 use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Threads, Tree, start_fn};
 use playhouse_tools::policy::LiveRules;
-use playhouse_tools::{Outputs, SandboxRules, tool_threads};
+use playhouse_tools::{Outputs, SandboxRules, ToolRuntime};
 use ractor::Actor;
 
 use crate::actor::Life;
@@ -95,8 +95,8 @@ pub struct Backstage {
     pub journals: Reader,
     /// Where long outputs of tools are kept.
     pub outputs: Outputs,
-    /// For tools that block.
-    pub tool_threads: Threads,
+    /// What the tools of all agents share.
+    pub tools: ToolRuntime,
     /// For what reads or writes files and is not the journals' or a tool's.
     pub threads: Threads,
     started: Instant,
@@ -131,7 +131,6 @@ impl Backstage {
     pub fn new(node: NodeId, tree: Tree, shards: usize, providers: Roster, journals: Reader, outside: Outside) -> Self {
         let rules = LiveRules::default();
         Self {
-            node,
             outside,
             approvals: Directory::new(),
             lasting: LastingRules::new(rules.clone(), None),
@@ -147,8 +146,9 @@ impl Backstage {
             providers,
             journals,
             outputs: Outputs::default(),
-            tool_threads: tool_threads(),
+            tools: ToolRuntime::new(node.as_str()),
             threads: Threads::new("house", HOUSE_THREADS),
+            node,
             started: Instant::now(),
             closing: AtomicBool::new(false),
             leases: DashMap::new(),

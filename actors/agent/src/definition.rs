@@ -8,7 +8,7 @@ use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{Access, EffectClass, Level, ToolCallId, ToolDefinition, ToolError, ToolResult};
 use playhouse_provider::StreamProvider;
 use playhouse_tools::policy::{Facts, Held, LiveRules};
-use playhouse_tools::{ToolSet, Vetted, summary};
+use playhouse_tools::{ToolSet, Vetted};
 use serde_json::Value;
 
 use crate::hooks::command::Scene;
@@ -154,6 +154,6 @@ impl Catalog for Toolbox {
     }
 
     fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String {
-        summary(name, args, result)
+        self.tools.summary(name, args, result)
     }
 }

@@ -17,6 +17,7 @@ pub mod config;
 pub mod entry;
 pub mod event;
 pub mod ids;
+mod lock;
 pub mod mask;
 pub mod message;
 pub mod model;
@@ -47,6 +48,7 @@ pub use ids::{
     AgentId, CallId, EntryId, EventId, InputId, LoopId, MessageId, NodeId, PermissionId, Seq, SessionId, ToolCallId,
     TurnId,
 };
+pub use lock::lock;
 pub use mask::mask_patterns;
 pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
 pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};

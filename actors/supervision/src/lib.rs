@@ -49,6 +49,7 @@ pub mod admission;
 pub mod chaos;
 pub mod child;
 pub mod directory;
+mod lru;
 pub mod restart;
 pub mod selftest;
 pub mod supervisor;
@@ -58,6 +59,7 @@ pub mod tree;
 pub use admission::{Admission, Busy, Permit};
 pub use child::{ChildSpec, Shutdown, StartFn, finish, start_fn};
 pub use directory::{Absent, Directory};
+pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, Ledger, Restart, RestartBudget};
 pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{

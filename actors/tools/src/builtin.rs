@@ -1,6 +1,6 @@
 //! The tools that every agent can have.
 
-pub(crate) mod bash;
+mod bash;
 mod edit_file;
 mod list_files;
 mod parallel;

@@ -9,9 +9,24 @@ pub(crate) mod versions;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use playhouse_protocol::{Subject, ToolContext, ToolError};
 use serde_json::Value;
+
+use cache::ContentCache;
+use leftovers::CleanedFolders;
+use versions::Versions;
+
+/// What the file tools of one house know of files.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    pub(crate) cache: ContentCache,
+    pub(crate) versions: Versions,
+    cleaned: CleanedFolders,
+    closing: Arc<AtomicUsize>,
+}
 
 /// A path that a call names, and the folder it must stay beneath.
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@ mod output;
 pub mod policy;
 mod process;
 mod run;
+mod runtime;
 pub mod sandbox;
 mod secrets;
 mod summary;
@@ -26,14 +27,14 @@ pub use builtin::{Bash, EditFile, ListFiles, ReadFile, Search, WriteFile, defaul
 pub use output::{OutputRoom, Outputs};
 pub use playhouse_shell as shell;
 pub use process::mark::{self, Mark, is_secret};
-pub use process::{Process, adopt_orphans, kill_leftovers, settled};
+pub use process::{Process, adopt_orphans, kill_leftovers};
 pub use run::{
-    ABANDON, ACTORS, Executor, ExecutorArgs, ExecutorMsg, ExecutorState, GRACE, Internal, TOOL_THREADS, ToolJob,
-    abandoned, blocking, tool_threads,
+    ABANDON, ACTORS, Executor, ExecutorArgs, ExecutorMsg, ExecutorState, GRACE, Internal, ToolJob, blocking,
 };
+pub use runtime::{TOOL_THREADS, ToolRuntime};
 pub use sandbox::{Network, ProcessLimits, Sandbox, SandboxError, SandboxRules};
 pub use secrets::secrets_here;
-pub use summary::summary;
+pub use summary::{CallSummary, summary};
 pub use text::{Capture, edit_distance};
 pub use tool::{DEFAULT_TIMEOUT, Tool};
 pub use toolset::{ToolSet, ToolSetError, UnknownTool, Vetted};

@@ -23,6 +23,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat, unl
 
 pub use folders::Outputs;
 
+use crate::runtime::SCOPE;
 use folders::Passing;
 
 /// What a path that names an output begins with.
@@ -35,14 +36,9 @@ const MAX_ROOM: u64 = 256 << 20;
 const MAX_NAME: usize = 64;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-tokio::task_local! {
-    /// The room of the session whose tool is running here.
-    pub(crate) static ROOM: Option<Arc<OutputRoom>>;
-}
-
 /// The room of the session whose tool is running here, if it has one.
 pub(crate) fn here() -> Option<Arc<OutputRoom>> {
-    ROOM.try_with(Clone::clone).ok().flatten()
+    SCOPE.try_with(|scope| scope.output.clone()).ok().flatten()
 }
 
 /// Where a session's long outputs are. Making one does nothing on disk.

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::Access;
@@ -19,27 +19,29 @@ use tokio::sync::oneshot;
 
 #[cfg(target_os = "linux")]
 use crate::sandbox::Starter;
-use crate::sandbox::{Cage, Exceeded, Started, Tier, Watched, watch};
+use crate::sandbox::{Cage, Exceeded, Started, Tier, Watched, Watcher};
 
 pub use reap::{adopt_orphans, kill_leftovers};
 
 use mark::Mark;
-use reap::{Group, Target, kill_group, submit};
+use reap::{Group, Reaper, Target, kill_group};
 use sweeps::{SweepGuard, Sweeps};
 
 const REAP_WAIT: Duration = Duration::from_secs(1);
 
-static ALL_SWEEPS: LazyLock<Sweeps> = LazyLock::new(Sweeps::new);
-
-/// Resolves when no search for surviving processes is under way: after this, whatever was dropped or killed is dead.
-pub async fn settled() {
-    ALL_SWEEPS.settled().await;
+/// What ends the processes of one house; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Processes {
+    /// The searches for survivors of all its calls.
+    pub(crate) sweeps: Sweeps,
+    pub(crate) reaper: Reaper,
+    pub(crate) watcher: Watcher,
 }
 
 /// A running process, the leader of its own group. It needs a runtime with I/O and time.
 ///
 /// Dropped, it kills its group at once and has everything else that came from it found and killed in the background
-/// ([`settled`] tells when). A call's end waits for that: `Finished` means that nothing of it runs any more.
+/// ([`ToolRuntime::settled`](crate::ToolRuntime::settled) tells when). A call's end waits for that: `Finished` means that nothing of it runs any more.
 #[derive(Debug)]
 pub struct Process {
     /// Taken when the process is over and reaped.
@@ -130,11 +132,11 @@ impl Process {
 
     /// Resolves when it and what it started take more than they may; never otherwise.
     pub fn exceeded(&self) -> impl Future<Output = Exceeded> + Send + use<> {
-        let Mark { run, tag, confined, .. } = self.mark.clone();
+        let Mark { run, tag, confined, processes, .. } = self.mark.clone();
         let (leader, start) = (self.leader, self.start);
         let limits = confined.map(|confined| confined.sandbox.rules.limits);
         let cage = self.cage.clone().filter(|cage| cage.is_sure());
-        let watched = limits.map(|limits| watch(Watched { leader, start, tag, run, limits, cage }));
+        let watched = limits.map(|limits| processes.watcher.watch(Watched { leader, start, tag, run, limits, cage }));
         async move {
             match watched {
                 Some(watched) => watched.await,
@@ -187,7 +189,7 @@ impl Process {
             // The group is not killed first: the tree below it can only be traced while its parents live.
             let (done, swept) = oneshot::channel();
             let guards = self.guards();
-            submit(self.target(None, guards, Some(done)));
+            self.mark.processes.reaper.submit(self.target(None, guards, Some(done)));
             // An error means that the search broke off; the wait below still holds for the process itself.
             let _ = swept.await;
         }
@@ -201,7 +203,7 @@ impl Process {
         };
         #[cfg(target_os = "linux")]
         if let Some(starter) = self.starter.take().filter(|_| is_clean) {
-            starter.keep();
+            starter.keep(&self.mark.processes.watcher);
         }
         Ok(status)
     }
@@ -222,7 +224,7 @@ impl Process {
 
     fn guards(&self) -> Vec<SweepGuard> {
         let own = self.mark.sweeps.as_ref().map(Sweeps::begin);
-        own.into_iter().chain([ALL_SWEEPS.begin()]).collect()
+        own.into_iter().chain([self.mark.processes.sweeps.begin()]).collect()
     }
 
     fn target(&self, child: Option<Child>, guards: Vec<SweepGuard>, done: Option<oneshot::Sender<()>>) -> Target {
@@ -241,7 +243,7 @@ impl Drop for Process {
             if self.group == Group::Held {
                 kill_group(self.leader);
             }
-            submit(self.target(Some(child), guards, None));
+            self.mark.processes.reaper.submit(self.target(Some(child), guards, None));
         }
     }
 }

@@ -5,8 +5,8 @@ mod call;
 mod executor;
 mod outbox;
 
-pub use blocking::{TOOL_THREADS, blocking, tool_threads};
-pub use executor::{ABANDON, Executor, ExecutorArgs, ExecutorMsg, ExecutorState, GRACE, Internal, ToolJob, abandoned};
+pub use blocking::blocking;
+pub use executor::{ABANDON, Executor, ExecutorArgs, ExecutorMsg, ExecutorState, GRACE, Internal, ToolJob};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
 pub const ACTORS: [(&str, &[&str]); 2] = [("executor", &ExecutorMsg::NAMES), ("tool run", &call::RunMsg::NAMES)];

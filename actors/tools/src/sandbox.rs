@@ -46,7 +46,9 @@ pub use probe::{Abilities, Ability, abilities};
 pub(crate) use starter::Starter;
 pub(crate) use temp::{TempFolder, clear as clear_temp};
 pub use watch::Exceeded;
-pub(crate) use watch::{Watched, watch};
+pub(crate) use watch::{Watched, Watcher};
+
+use crate::runtime::ToolRuntime;
 
 /// Why a process was not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -158,13 +160,16 @@ pub(crate) struct Confined {
     pub(crate) sandbox: Sandbox,
     pub(crate) cwd: PathBuf,
     house: Arc<str>,
+    /// Looks at its processes.
+    watcher: Watcher,
     temp: OnceLock<Option<TempFolder>>,
     hidden_here: OnceLock<Vec<PathBuf>>,
 }
 
 impl Confined {
-    pub(crate) fn new(sandbox: Sandbox, cwd: PathBuf, house: Arc<str>) -> Self {
-        Self { sandbox, cwd, house, temp: OnceLock::new(), hidden_here: OnceLock::new() }
+    pub(crate) fn new(sandbox: Sandbox, cwd: PathBuf, runtime: &ToolRuntime) -> Self {
+        let (house, watcher) = (runtime.house.clone(), runtime.processes.watcher.clone());
+        Self { sandbox, cwd, house, watcher, temp: OnceLock::new(), hidden_here: OnceLock::new() }
     }
 
     /// The folder for temporary files, made when it is first asked for.

@@ -4,7 +4,7 @@
 use playhouse_protocol::secrets::placeholders;
 use playhouse_protocol::{Secrets, ToolError};
 
-use crate::process::mark::SCOPE;
+use crate::runtime::SCOPE;
 
 /// The secrets that the house knows, where a tool is running; none elsewhere.
 ///

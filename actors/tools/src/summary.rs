@@ -1,71 +1,77 @@
-//! One line about a finished call, for people.
+//! One line about a call, for people. What stands in it is each tool's own word ([`Tool::summary`]).
 
-use playhouse_protocol::{Content, ToolError, ToolResult};
+use std::sync::{Arc, LazyLock};
+
+use playhouse_protocol::{ToolError, ToolResult};
 use serde_json::Value;
 
-use crate::builtin::bash;
+use crate::builtin::default_tools;
 use crate::text::cut;
+use crate::tool::Tool;
 
 const MAX_CHARS: usize = 120;
 
-/// What a call was and how it ended, in one line of at most 120 characters: `bash: cargo test (exit 0)`. Pure.
+/// What a tool says of one of its calls, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallSummary {
+    /// What the call is about: `cargo test`. Empty if there is nothing to say.
+    pub about: String,
+    /// How it ended: `exit 0`. Empty before its end, and if there is nothing to say.
+    pub ending: String,
+}
+
+impl CallSummary {
+    /// About the argument that says best what the call is about; without an ending.
+    pub fn of(args: &Value) -> Self {
+        const TELLING: [&str; 8] = ["path", "file", "url", "query", "pattern", "command", "name", "task"];
+        let told = TELLING.iter().find_map(|key| args.get(key).and_then(Value::as_str));
+        let about = match (told, args) {
+            (Some(text), _) => text.split_whitespace().collect::<Vec<_>>().join(" "),
+            (None, Value::Object(all)) if all.is_empty() => String::new(),
+            (None, Value::Null) => String::new(),
+            (None, _) => args.to_string(),
+        };
+        Self { about, ending: String::new() }
+    }
+
+    /// Ends with a number that the result's details have: `3 matches`.
+    pub(crate) fn counting(self, result: Option<&ToolResult>, key: &str, what: &str) -> Self {
+        let count = result.and_then(|result| result.details.get(key)?.as_i64());
+        Self { ending: count.map(|count| format!("{count} {what}")).unwrap_or_default(), ..self }
+    }
+
+    /// One line of at most 120 characters: `bash: cargo test (exit 0)`.
+    pub(crate) fn line(self, name: &str, result: &Result<ToolResult, ToolError>) -> String {
+        let Self { about, ending } = self;
+        let ending = match result {
+            Ok(_) => ending,
+            Err(ToolError::Cancelled) => "cancelled".to_owned(),
+            Err(ToolError::TimedOut(ms)) => format!("timed out after {ms} ms"),
+            Err(ToolError::NotFound(_)) => "no such tool".to_owned(),
+            Err(error) => format!("failed: {}", cut(&error.to_string(), 60)),
+        };
+        // The ending is what one looks for: the rest gives way to it.
+        let room = MAX_CHARS.saturating_sub(name.chars().count() + ending.chars().count() + 6);
+        let about = cut(&about, room.saturating_sub(1));
+        let line = match (about.is_empty(), ending.is_empty()) {
+            (true, true) => name.to_owned(),
+            (true, false) => format!("{name} ({ending})"),
+            (false, true) => format!("{name}: {about}"),
+            (false, false) => format!("{name}: {about} ({ending})"),
+        };
+        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        cut(&line, MAX_CHARS - 1)
+    }
+}
+
+/// What a call was and how it ended, in one line of at most 120 characters: `bash: cargo test (exit 0)`. For those who
+/// know the call and not the tools: only the built-in ones have their own word here. An agent asks its
+/// [`ToolSet`](crate::ToolSet::summary). Pure.
 pub fn summary(name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String {
-    let subject = match name {
-        "bash" => bash::shown(args),
-        "search" => args.get("pattern").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        _ => subject(args),
-    };
-    let ending = match result {
-        Ok(result) => ending(name, result),
-        Err(ToolError::Cancelled) => "cancelled".to_owned(),
-        Err(ToolError::TimedOut(ms)) => format!("timed out after {ms} ms"),
-        Err(ToolError::NotFound(_)) => "no such tool".to_owned(),
-        Err(error) => format!("failed: {}", cut(&error.to_string(), 60)),
-    };
-    // The ending is what one looks for: the subject gives way to it.
-    let room = MAX_CHARS.saturating_sub(name.chars().count() + ending.chars().count() + 6);
-    let subject = cut(&subject, room.saturating_sub(1));
-    let line = match (subject.is_empty(), ending.is_empty()) {
-        (true, true) => name.to_owned(),
-        (true, false) => format!("{name} ({ending})"),
-        (false, true) => format!("{name}: {subject}"),
-        (false, false) => format!("{name}: {subject} ({ending})"),
-    };
-    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(&line, MAX_CHARS - 1)
-}
-
-fn ending(name: &str, result: &ToolResult) -> String {
-    let number = |key: &str| result.details.get(key).and_then(Value::as_i64);
-    match name {
-        "bash" => match (number("exit_code"), number("signal")) {
-            (Some(code), _) => format!("exit {code}"),
-            (None, Some(signal)) => format!("signal {signal}"),
-            (None, None) => String::new(),
-        },
-        "list_files" => number("entries").map(|count| format!("{count} entries")).unwrap_or_default(),
-        "search" => number("matches").map(|count| format!("{count} matches")).unwrap_or_default(),
-        "edit_file" => number("edits").map(|count| format!("{count} edits")).unwrap_or_default(),
-        "write_file" => number("bytes").map(|count| format!("{count} bytes")).unwrap_or_default(),
-        "read_file" => {
-            let is_image = result.content.iter().any(|block| matches!(block, Content::Image { .. }));
-            let what = if is_image { "image, " } else { "" };
-            number("bytes").map(|count| format!("{what}{count} bytes")).unwrap_or_default()
-        }
-        _ => String::new(),
-    }
-}
-
-/// What a call is about: the argument that says it best.
-fn subject(args: &Value) -> String {
-    const TELLING: [&str; 8] = ["path", "file", "url", "query", "pattern", "command", "name", "task"];
-    let told = TELLING.iter().find_map(|key| args.get(key).and_then(Value::as_str));
-    match (told, args) {
-        (Some(text), _) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        (None, Value::Object(all)) if all.is_empty() => String::new(),
-        (None, Value::Null) => String::new(),
-        (None, _) => args.to_string(),
-    }
+    static BUILTIN: LazyLock<Vec<Arc<dyn Tool>>> = LazyLock::new(default_tools);
+    let tool = BUILTIN.iter().find(|tool| tool.name() == name);
+    let told = tool.map_or_else(|| CallSummary::of(args), |tool| tool.summary(args, result.as_ref().ok()));
+    told.line(name, result)
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use playhouse_protocol::{EffectClass, Level, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::Value;
 
+use crate::summary::CallSummary;
+
 /// How long a tool may run when it does not say.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -70,6 +72,11 @@ pub trait Tool: Send + Sync {
     /// What these arguments are about, for rules such as `write_file(src/**)` and for what may run beside it.
     fn subject(&self, _args: &Value) -> Subject {
         Subject::Nothing
+    }
+
+    /// What is said to people of a call with these arguments, and of its result if it has one.
+    fn summary(&self, args: &Value, _result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args)
     }
 
     /// Does it. The arguments fit the schema.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
 use playhouse_protocol::entry::BlockStage;
-use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolDefinition, ToolError};
+use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolDefinition, ToolError, ToolResult};
 use serde_json::Value;
 
+use crate::summary::{CallSummary, summary};
 use crate::text::{cut, edit_distance};
 use crate::tool::Tool;
 
@@ -190,6 +191,13 @@ impl ToolSet {
         }
     }
 
+    /// One line about a call, for people, of at most 120 characters: `bash: cargo test (exit 0)`.
+    pub fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String {
+        let Some(compiled) = self.find(name) else { return summary(name, args, result) };
+        let told = catch_unwind(AssertUnwindSafe(|| compiled.tool.summary(args, result.as_ref().ok())));
+        told.unwrap_or_else(|_| CallSummary::of(args)).line(name, result)
+    }
+
     /// Looks at a call: is there such a tool, do the arguments fit, must someone be asked. Pure, if the tool is.
     pub fn vet(&self, name: &str, args: &Value) -> Vetted {
         let Some(compiled) = self.find(name) else {
@@ -277,7 +285,7 @@ mod tests {
     use super::*;
     use crate::{DEFAULT_TIMEOUT, default_tools};
     use async_trait::async_trait;
-    use playhouse_protocol::{ToolContext, ToolResult};
+    use playhouse_protocol::ToolContext;
     use serde_json::json;
 
     struct Odd(&'static str, Value);
@@ -297,6 +305,10 @@ mod tests {
             assert!(args["boom"].is_null(), "asked about a bomb");
             None
         }
+        fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+            assert!(args["boom"].is_null(), "asked about a bomb");
+            CallSummary { about: "oddly".into(), ending: result.map(|_| "evenly".into()).unwrap_or_default() }
+        }
         async fn execute(&self, _: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
             Ok(ToolResult::default())
         }
@@ -315,6 +327,17 @@ mod tests {
             Vetted::Blocked { stage: found, reason } if found == stage => reason,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_tool_has_its_own_word_in_the_line_about_its_call() {
+        let set = defaults().with([odd("odd", json!({}))]).unwrap();
+        let (args, ok) = (json!({"path": "a"}), Ok(ToolResult::default()));
+        assert_eq!(set.summary("odd", &args, &ok), "odd: oddly (evenly)");
+        assert_eq!(set.summary("odd", &args, &Err(ToolError::Cancelled)), "odd: oddly (cancelled)");
+        assert_eq!(set.summary("odd", &json!({"path": "a", "boom": 1}), &ok), "odd: a", "one that panics says nothing");
+        assert_eq!(set.summary("gone", &args, &Err(ToolError::NotFound("gone".into()))), "gone: a (no such tool)");
+        assert_eq!(set.summary("bash", &json!({"command": "ls"}), &ok), "bash: ls");
     }
 
     #[test]

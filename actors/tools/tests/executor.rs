@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use common::{Answer, Bench, alive, eventually, text, unique_sleep};
 use playhouse_protocol::{ToolCallId, ToolContext, ToolError, ToolReport, ToolResult};
-use playhouse_tools::{Bash, ExecutorMsg, Tool, abandoned, settled};
+use playhouse_tools::{Bash, ExecutorMsg, Tool};
 use ractor::ActorStatus;
 use serde_json::{Value, json};
 
@@ -222,10 +222,10 @@ async fn f18_ten_thousand_panics_disturb_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn f19_a_tool_that_blocks_its_thread_is_given_up_and_counted() {
     let mut bench = puppet_bench().await;
-    let before = abandoned();
+    let before = bench.runtime.abandoned();
     let answer = bench.run("puppet", json!({"do": "block", "nap": 4_000, "timeout": 10})).await;
     assert_eq!(answer, Err(ToolError::TimedOut(10)));
-    assert!(abandoned() > before);
+    assert!(bench.runtime.abandoned() > before);
     assert_eq!(bench.run("puppet", json!({"do": "return"})).await, Ok(ToolResult::text("done")));
     no_runs_left(&bench).await;
     assert!(bench.reports.try_recv().is_err(), "its late end is nobody's business");
@@ -344,6 +344,6 @@ async fn every_call_is_answered_exactly_once() {
         assert_eq!(bench.finished().await.0, ToolCallId::from("last"), "seed {seed}: an answer too many");
     }
     assert!(kills.load(Ordering::Relaxed) > 0, "nobody was killed from outside");
-    settled().await;
+    common::runtime_of("test-house").settled().await;
     assert_eq!(alive(&marker), Vec::<u32>::new());
 }

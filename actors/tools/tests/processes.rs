@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Answer, Bench, alive, eventually, sleepers, stat, text, unique_sleep};
 use playhouse_protocol::ToolError;
-use playhouse_tools::{adopt_orphans, default_tools, kill_leftovers, settled};
+use playhouse_tools::{adopt_orphans, default_tools, kill_leftovers};
 use serde_json::json;
 
 /// Ways to get away from a shell; `S` sleeps.
@@ -148,7 +148,7 @@ async fn f14_the_end_of_an_executor_ends_its_processes() {
         }
         eventually("the executor's end", || bench.executor.get_status() == ractor::ActorStatus::Stopped).await;
         eventually("no sleepers", || sleepers(&time) == 0).await;
-        tokio::time::timeout(common::DEADLINE, settled()).await.unwrap();
+        tokio::time::timeout(common::DEADLINE, bench.runtime.settled()).await.unwrap();
         assert_eq!(alive(&time), Vec::<u32>::new(), "{end}");
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use common::{Bench, alive, eventually, sleepers, text, unique_sleep};
 use playhouse_protocol::{SandboxMode, ToolError};
-use playhouse_tools::{Network, ProcessLimits, Sandbox, SandboxRules, adopt_orphans, settled};
+use playhouse_tools::{Network, ProcessLimits, Sandbox, SandboxRules, adopt_orphans};
 use serde_json::json;
 
 const TIERS: [SandboxMode; 2] = [SandboxMode::Landlock, SandboxMode::Bwrap];
@@ -404,7 +404,7 @@ async fn f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left() {
             println!("{mode:?}: {took:?}: {bomb}");
             let result = answer.unwrap();
             assert_eq!(result.details["limit"], "processes", "{mode:?} {bomb}: {result:?}");
-            tokio::time::timeout(common::DEADLINE, settled()).await.unwrap();
+            tokio::time::timeout(common::DEADLINE, bench.runtime.settled()).await.unwrap();
             let marked = || of_this_stage(stage.path());
             assert_eq!(marked(), 0, "{mode:?} {bomb}: what is left");
         }

@@ -286,7 +286,7 @@ impl State {
             tools: self.life.definition.tools(),
             session_id: machine.durable().session_id.clone(),
             cwd: machine.durable().settings.cwd.clone(),
-            house_marker: self.life.backstage.node.to_string(),
+            runtime: self.life.backstage.tools.clone(),
             secrets: self.life.backstage.secrets(),
             output: Some(Arc::new(
                 self.life.backstage.outputs.room(&machine.durable().session_id, machine.durable().settings.durability),
@@ -295,7 +295,6 @@ impl State {
                 mode: machine.durable().settings.sandbox,
                 rules: self.life.backstage.outside.sandbox.within(&machine.durable().settings.restrictions.sandbox),
             },
-            threads: self.life.backstage.tool_threads.clone(),
             reply: self.myself.get_derived::<ToolReport>(),
         };
         // A name is not given and `pre_start` cannot fail, so neither can this.
@@ -346,7 +345,7 @@ impl State {
             },
             cwd: durable.settings.cwd.clone(),
             permission: durable.settings.permission,
-            house: house.node.to_string(),
+            tools: house.tools.clone(),
         };
         let (work, myself) = (self.life.definition.consult(call, scene), self.myself.clone());
         let task = Task::spawn(async move {

@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use playhouse_protocol::{PermissionMode, SessionId};
-use playhouse_tools::{Capture, Mark, Process};
+use playhouse_tools::{Capture, Process, ToolRuntime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -37,8 +37,8 @@ pub(crate) struct Scene {
     pub cwd: PathBuf,
     /// Whether tools ask.
     pub permission: PermissionMode,
-    /// The house that its processes belong to.
-    pub house: String,
+    /// What ends its processes.
+    pub tools: ToolRuntime,
 }
 
 /// How a command ended.
@@ -83,7 +83,7 @@ impl fmt::Debug for Output {
 
 /// Runs a command with this on its stdin.
 pub(super) async fn run(hook: &CommandHook, input: &[u8], scene: &Scene) -> Ended {
-    let mark = Mark::of(&scene.house);
+    let mark = scene.tools.mark();
     let mut shell = Command::new("bash");
     shell
         .args(["-c", WRAPPER, "bash", &mark.tag().to_string(), &hook.command])

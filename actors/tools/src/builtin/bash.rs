@@ -21,6 +21,7 @@ use crate::process::mark::Mark;
 use crate::process::{Process, quiet};
 use crate::sandbox::Exceeded;
 use crate::secrets::secrets_here;
+use crate::summary::CallSummary;
 use crate::text::{Capture, cut};
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
@@ -144,6 +145,18 @@ impl Tool for Bash {
 
     fn subject(&self, args: &Value) -> Subject {
         Subject::Command(args.get("command").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        let about = cut(&command.split_whitespace().collect::<Vec<_>>().join(" "), 80);
+        let number = |key: &str| result.and_then(|result| result.details.get(key)?.as_i64());
+        let ending = match (number("exit_code"), number("signal")) {
+            (Some(code), _) => format!("exit {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => String::new(),
+        };
+        CallSummary { about, ending }
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
@@ -381,12 +394,6 @@ fn matches(pattern: &str, command: &str) -> bool {
             let begins = !pattern.starts_with(part_of_word) || !before.is_some_and(part_of_word);
             begins && (prefix || !after.is_some_and(|c| part_of_word(c) || c == '/'))
         })
-}
-
-/// The command on one line, for people.
-pub(crate) fn shown(args: &Value) -> String {
-    let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
-    cut(&command.split_whitespace().collect::<Vec<_>>().join(" "), 80)
 }
 
 #[cfg(test)]

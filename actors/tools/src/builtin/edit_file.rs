@@ -16,9 +16,10 @@ use crate::builtin::read_file::is_binary;
 use crate::files::claims::{Attempt, Turn, in_turn};
 use crate::files::paths::{Root, open_regular};
 use crate::files::replace::{Old, changed, let_go, replace};
-use crate::files::versions::{MAX_HASHED, Version, remember, remembered};
+use crate::files::versions::{MAX_HASHED, Version};
 use crate::files::{Asked, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
+use crate::summary::CallSummary;
 use crate::text::cut;
 use crate::tool::Tool;
 
@@ -88,6 +89,10 @@ impl Tool for EditFile {
         path_of(args)
     }
 
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args).counting(result, "edits", "edits")
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, None, &ctx)?;
         let given = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -122,9 +127,10 @@ fn edit(
     let spot = Root::open(asked)?.spot().map_err(failed)?;
     let file = spot.key().map_err(failed)?;
     let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
+    let files = claim.files.clone();
     let mut old = open_regular(asked, &spot, Use::Write)?;
     let before = all_of(asked, &mut old)?;
-    let known = remembered(session, &file);
+    let known = files.versions.remembered(session, &file);
     let is_known = match &known {
         Some(known @ Version::Content { .. }) => *known == Version::of(&before),
         Some(known @ Version::Marks { .. }) => *known == Version::marks(&old).map_err(failed)?,
@@ -142,7 +148,7 @@ fn edit(
         return Err(too_large(asked));
     }
     replace(asked, &spot, Old::File(&old), &after, &claim, cancel)?;
-    let_go(old);
+    let_go(old, &files);
     // Others need not wait for the diff.
     drop(claim);
     let version = Version::of(&after);
@@ -152,7 +158,7 @@ fn edit(
     });
     // Who edits a file without having read it has not seen the rest of it by that.
     if known.is_some() {
-        remember(session, &file, version);
+        files.versions.remember(session, &file, version);
     }
     let count = if edits.len() == 1 { "1 edit".to_owned() } else { format!("{} edits", edits.len()) };
     let text = format!("{count} made in `{}`", asked.shown);

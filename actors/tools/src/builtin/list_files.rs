@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::files::paths::{Root, guard, open_folder};
 use crate::files::{Asked, Use, number, path_of};
 use crate::run::blocking;
+use crate::summary::CallSummary;
 use crate::tool::Tool;
 
 const DEFAULT_LIMIT: usize = 500;
@@ -61,6 +62,10 @@ impl Tool for ListFiles {
 
     fn subject(&self, args: &Value) -> Subject {
         path_of(args)
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args).counting(result, "entries", "entries")
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {

@@ -12,12 +12,14 @@ use blake3::Hasher;
 use playhouse_protocol::{Cancel, Content, EffectClass, SessionId, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
-use crate::files::cache;
+use crate::files::cache::{self, ContentCache};
 use crate::files::paths::{FileKey, Root, open_regular};
-use crate::files::versions::{MAX_HASHED, Version, remember};
+use crate::files::versions::{MAX_HASHED, Version};
 use crate::files::{Asked, Use, number, path_of};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
+use crate::runtime::ToolRuntime;
+use crate::summary::CallSummary;
 use crate::text::continued;
 use crate::tool::Tool;
 
@@ -76,6 +78,15 @@ impl Tool for ReadFile {
         path_of(args)
     }
 
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        let mut told = CallSummary::of(args).counting(result, "bytes", "bytes");
+        let is_image = |result: &ToolResult| result.content.iter().any(|block| matches!(block, Content::Image { .. }));
+        if !told.ending.is_empty() && result.is_some_and(is_image) {
+            told.ending.insert_str(0, "image, ");
+        }
+        told
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, None, &ctx)?;
         let part = Part::new(&args)?;
@@ -131,22 +142,24 @@ fn read(asked: &Asked, part: Part, session: &SessionId, cancel: &Cancel) -> Resu
     // Taken before the first byte: what changes later is a change.
     let looked = SystemTime::now();
     let marks = Version::marks(&file).map_err(failed)?;
+    let files = ToolRuntime::here().files;
     let mut is_cached = false;
-    let ((content, mut details), version) = match whole(&key, &mut file, marks.clone(), looked).map_err(failed)? {
-        Start::Cached(all) => {
-            is_cached = true;
-            (told(asked, &all.bytes, part)?, all.version)
-        }
-        Start::Whole(all) => (told(asked, &all.bytes, part)?, all.version),
-        Start::Part(start) => large(asked, file, start, marks, part, cancel)?,
-    };
+    let ((content, mut details), version) =
+        match whole(&files.cache, &key, &mut file, marks.clone(), looked).map_err(failed)? {
+            Start::Cached(all) => {
+                is_cached = true;
+                (told(asked, &all.bytes, part)?, all.version)
+            }
+            Start::Whole(all) => (told(asked, &all.bytes, part)?, all.version),
+            Start::Part(start) => large(asked, file, start, marks, part, cancel)?,
+        };
     if let Some(details) = details.as_object_mut() {
         details.insert("version".to_owned(), json!(version.to_string()));
         if is_cached {
             details.insert("cached".to_owned(), json!(true));
         }
     }
-    remember(session, &key, version);
+    files.versions.remember(session, &key, version);
     Ok(ToolResult { content: vec![content], details, child_loop_id: None })
 }
 
@@ -161,10 +174,16 @@ enum Start {
 }
 
 /// All of a file that is small, from the cache if it is there; of another its beginning.
-fn whole(key: &FileKey, file: &mut File, marks: Version, looked: SystemTime) -> std::io::Result<Start> {
+fn whole(
+    cache: &ContentCache,
+    key: &FileKey,
+    file: &mut File,
+    marks: Version,
+    looked: SystemTime,
+) -> std::io::Result<Start> {
     let size = marks.bytes();
     if size <= SMALL
-        && let Some(content) = cache::get(key, &marks)
+        && let Some(content) = cache.get(key, &marks)
     {
         return Ok(Start::Cached(content));
     }
@@ -176,7 +195,7 @@ fn whole(key: &FileKey, file: &mut File, marks: Version, looked: SystemTime) -> 
     }
     let content = cache::Content { version: Version::of(&start), bytes: start.into() };
     if Version::marks(file)? == marks {
-        cache::put(key, marks, looked, &content);
+        cache.put(key, marks, looked, &content);
     }
     Ok(Start::Whole(content))
 }

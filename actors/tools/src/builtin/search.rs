@@ -24,6 +24,7 @@ use crate::files::{Asked, Use, number, path_of, text};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
 use crate::secrets::secrets_here;
+use crate::summary::CallSummary;
 use crate::text::cut;
 use crate::tool::Tool;
 
@@ -88,6 +89,11 @@ impl Tool for Search {
 
     fn subject(&self, args: &Value) -> Subject {
         path_of(args)
+    }
+
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        let about = text(args, "pattern").to_owned();
+        CallSummary { about, ..CallSummary::default() }.counting(result, "matches", "matches")
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {

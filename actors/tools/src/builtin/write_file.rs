@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use crate::files::claims::{Attempt, Turn, in_turn};
 use crate::files::paths::{Root, open_if_there};
 use crate::files::replace::{Old, changed, let_go, replace};
-use crate::files::versions::{Version, remember, remembered};
+use crate::files::versions::Version;
 use crate::files::{Asked, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
+use crate::summary::CallSummary;
 use crate::tool::Tool;
 
 /// The most text that is written at once.
@@ -63,6 +64,10 @@ impl Tool for WriteFile {
         path_of(args)
     }
 
+    fn summary(&self, args: &Value, result: Option<&ToolResult>) -> CallSummary {
+        CallSummary::of(args).counting(result, "bytes", "bytes")
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = Asked::new(&args, None, &ctx)?;
         let content = text(&args, "content").to_owned();
@@ -102,7 +107,7 @@ fn write(
             true
         }
         Some(mut old) => {
-            let Some(known) = remembered(session, &file) else {
+            let Some(known) = claim.files.versions.remembered(session, &file) else {
                 let text = format!("`{}` exists and you have not read it; read it first", asked.shown);
                 return Err(ToolError::Failed(text));
             };
@@ -110,13 +115,13 @@ fn write(
                 return Err(changed(asked));
             }
             replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
-            let_go(old);
+            let_go(old, &claim.files);
             false
         }
     };
     let version = Version::of(content);
     let details = json!({"bytes": content.len(), "created": made, "version": version.to_string()});
-    remember(session, &file, version);
+    claim.files.versions.remember(session, &file, version);
     let done = if made { "created" } else { "replaced" };
     let text = format!("{done} `{}`: {} bytes", asked.shown, content.len());
     Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))

@@ -1,4 +1,4 @@
-//! The content of files that were read lately: up to 5 MiB, for up to five minutes, for the whole process.
+//! The content of files that were read lately: up to 5 MiB, for up to five minutes, for all agents of a house.
 //!
 //! A file is the one that was read if its marks are: number, size, and when it was last written and changed, to the
 //! nanosecond. The file system keeps those times by a clock that ticks every few milliseconds, so two changes within a
@@ -6,9 +6,11 @@
 //! since has a later time. The one writer that can change a file without that is one that maps it into memory, until
 //! the kernel next writes its pages to disk. Checks before a change never look here: they read the file.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use playhouse_protocol::lock;
+use playhouse_supervision::Lru;
 
 use crate::files::paths::FileKey;
 use crate::files::versions::Version;
@@ -20,8 +22,6 @@ const KEPT: Duration = Duration::from_secs(300);
 /// How old a file's marks must be when it is read. The coarsest clock of a file system ticks every two seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 
-static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::new(MOST)));
-
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
@@ -31,26 +31,33 @@ pub(crate) struct Content {
     pub(crate) version: Version,
 }
 
-/// The content of a file that has these marks now, if it is known.
-pub(crate) fn get(file: &FileKey, marks: &Version) -> Option<Content> {
-    cache().get(file, marks, Instant::now())
-}
+/// The content of files that were read lately.
+#[derive(Debug)]
+pub(crate) struct ContentCache(Mutex<Cache>);
 
-/// Keeps what was read of a file that had these marks before and after, the first time no earlier than `looked`.
-pub(crate) fn put(file: &FileKey, marks: Version, looked: SystemTime, content: &Content) {
-    if is_settled(&marks, looked) {
-        cache().put(file, marks, content.clone(), Instant::now());
+impl Default for ContentCache {
+    fn default() -> Self {
+        Self(Mutex::new(Cache::new(MOST)))
     }
 }
 
-/// Drops a file: somebody changes it, or tried to.
-pub(crate) fn forget(file: &FileKey) {
-    cache().forget(file);
-}
+impl ContentCache {
+    /// The content of a file that has these marks now, if it is known.
+    pub(crate) fn get(&self, file: &FileKey, marks: &Version) -> Option<Content> {
+        lock(&self.0).get(file, marks, Instant::now())
+    }
 
-/// Nothing is half done when its lock is let go of.
-fn cache() -> MutexGuard<'static, Cache> {
-    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps what was read of a file that had these marks before and after, the first time no earlier than `looked`.
+    pub(crate) fn put(&self, file: &FileKey, marks: Version, looked: SystemTime, content: &Content) {
+        if is_settled(&marks, looked) {
+            lock(&self.0).put(file, marks, content.clone(), Instant::now());
+        }
+    }
+
+    /// Drops a file: somebody changes it, or tried to.
+    pub(crate) fn forget(&self, file: &FileKey) {
+        lock(&self.0).forget(file);
+    }
 }
 
 /// Whether a change from `looked` on must show in the marks.
@@ -66,35 +73,30 @@ fn is_settled(marks: &Version, looked: SystemTime) -> bool {
     }
 }
 
+#[derive(Debug)]
 struct Cache {
     most: usize,
     bytes: usize,
-    count: u64,
-    files: HashMap<FileKey, Kept>,
-    oldest: BTreeMap<u64, FileKey>,
+    files: Lru<FileKey, Kept>,
 }
 
+#[derive(Debug)]
 struct Kept {
     marks: Version,
     content: Content,
     since: Instant,
-    used: u64,
 }
 
 impl Cache {
     fn new(most: usize) -> Self {
-        Self { most, bytes: 0, count: 0, files: HashMap::new(), oldest: BTreeMap::new() }
+        Self { most, bytes: 0, files: Lru::default() }
     }
 
     fn get(&mut self, file: &FileKey, marks: &Version, now: Instant) -> Option<Content> {
-        let kept = self.files.get_mut(file)?;
+        let kept = self.files.get(file)?;
         if kept.marks != *marks || now.duration_since(kept.since) > KEPT {
             self.forget(file);
             return None;
-        }
-        self.count += 1;
-        if let Some(key) = self.oldest.remove(&std::mem::replace(&mut kept.used, self.count)) {
-            self.oldest.insert(self.count, key);
         }
         Some(kept.content.clone())
     }
@@ -104,21 +106,18 @@ impl Cache {
         if content.bytes.len() > self.most {
             return;
         }
-        self.count += 1;
         self.bytes += content.bytes.len();
-        self.files.insert(file.clone(), Kept { marks, content, since: now, used: self.count });
-        self.oldest.insert(self.count, file.clone());
+        self.files.insert(file.clone(), Kept { marks, content, since: now });
         // An empty file takes room too, if not of this kind.
         while self.bytes > self.most || self.files.len() > self.most / 1024 {
-            let Some((_, oldest)) = self.oldest.pop_first() else { break };
-            self.forget(&oldest);
+            let Some((_, oldest)) = self.files.pop_oldest() else { break };
+            self.bytes -= oldest.content.bytes.len();
         }
     }
 
     fn forget(&mut self, file: &FileKey) {
         if let Some(kept) = self.files.remove(file) {
             self.bytes -= kept.content.bytes.len();
-            self.oldest.remove(&kept.used);
         }
     }
 }
@@ -161,7 +160,7 @@ mod tests {
         assert_eq!(cache.bytes, 30_000, "what is larger than all of it is not kept");
         let later = now + KEPT + Duration::from_millis(1);
         assert_eq!(there(&mut cache, later), [false; 4]);
-        assert_eq!((cache.bytes, cache.files.len(), cache.oldest.len()), (0, 0, 0));
+        assert_eq!((cache.bytes, cache.files.len()), (0, 0));
     }
 
     #[test]

@@ -1,27 +1,30 @@
 //! Who may change a file now. A call that changes a file holds a claim on it from the check of its version to its
 //! replacement; others wait in line, and after a while are told who holds it.
 //!
-//! The claims are the process's, as the versions are. A claim that is older than a minute is a hung call's: the next who
+//! The claims are the process's, not a house's: agents of two houses may change one file, and neither may overwrite what
+//! the other has just written. A claim that is older than a minute is a hung call's: the next who
 //! wants the file takes it over, and the late holder then finds that it may not replace anything any more. Nobody waits
 //! on a thread: a call that finds a file claimed gives its thread back and waits as a task.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, LazyLock, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use playhouse_protocol::{SessionId, ToolCallId, ToolContext, ToolError};
+use playhouse_protocol::{SessionId, ToolCallId, ToolContext, ToolError, lock};
 use tokio::sync::oneshot;
 
-use crate::files::cache;
+use crate::files::Files;
 use crate::files::paths::FileKey;
 use crate::run::blocking;
+use crate::runtime::ToolRuntime;
 
 /// How long a claim holds against others.
 const TTL: Duration = Duration::from_secs(60);
 /// How long a call waits for a file.
 const WAIT: Duration = Duration::from_secs(10);
 
+/// Holds nothing but the files that are being changed at this moment.
 static CLAIMS: LazyLock<Claims> = LazyLock::new(|| Claims::new(TTL));
 
 /// The call that holds a file.
@@ -60,15 +63,15 @@ pub(crate) async fn in_turn<T: Send + 'static>(
     work: impl Fn(Turn, &playhouse_protocol::Cancel) -> Result<Attempt<T>, ToolError> + Send + Sync + 'static,
 ) -> Result<T, ToolError> {
     let (work, deadline) = (Arc::new(work), tokio::time::Instant::now() + WAIT);
-    let mut given = None;
+    let (mut given, files) = (None, ToolRuntime::here().files);
     loop {
-        let (again, turn) = (work.clone(), Turn { given: given.take(), holder: Holder::of(ctx) });
+        let (again, turn) = (work.clone(), Turn { given: given.take(), holder: Holder::of(ctx), files: files.clone() });
         let file = match blocking(&ctx.cancel, move |cancel| again(turn, cancel)).await? {
             Attempt::Done(done) => return Ok(done),
             Attempt::Taken(file) => file,
         };
         let claim = tokio::select! {
-            claim = CLAIMS.wait(&file, Holder::of(ctx), deadline) => claim,
+            claim = CLAIMS.wait(&file, Holder::of(ctx), &files, deadline) => claim,
             () = ctx.cancel.cancelled() => return Err(ToolError::Cancelled),
         };
         given = Some(claim.map_err(|holder| {
@@ -82,6 +85,7 @@ pub(crate) async fn in_turn<T: Send + 'static>(
 pub(crate) struct Turn {
     given: Option<Claim>,
     holder: Holder,
+    files: Arc<Files>,
 }
 
 impl Turn {
@@ -90,7 +94,7 @@ impl Turn {
         match self.given {
             Some(claim) if claim.file == *file => Some(claim),
             // The path leads elsewhere by now.
-            Some(_) | None => CLAIMS.claim(file, self.holder).ok(),
+            Some(_) | None => CLAIMS.claim(file, self.holder, &self.files).ok(),
         }
     }
 }
@@ -99,6 +103,8 @@ impl Turn {
 pub(crate) struct Claim {
     claims: &'static Claims,
     file: FileKey,
+    /// What the holder's house knows of files.
+    pub(crate) files: Arc<Files>,
     held: Arc<Held>,
 }
 
@@ -117,7 +123,7 @@ enum Standing {
 impl Claim {
     /// Replaces the file, unless the claim was taken over: then it says by whom. While `replace` runs nobody takes over.
     pub(crate) fn replacing<T>(&self, replace: impl FnOnce() -> T) -> Result<T, Holder> {
-        match &*locked(&self.held.standing) {
+        match &*lock(&self.held.standing) {
             Standing::Holds => Ok(replace()),
             Standing::LostTo(holder) => Err(holder.clone()),
         }
@@ -129,23 +135,24 @@ impl Claim {
     /// A claim of another session, on a file that is free.
     pub(crate) fn for_test(file: &FileKey, session: &str) -> Self {
         let holder = Holder { session: SessionId::new(session).unwrap(), call: "held".into() };
-        CLAIMS.claim(file, holder).ok().unwrap()
+        CLAIMS.claim(file, holder, &ToolRuntime::here().files).ok().unwrap()
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        cache::forget(&self.file);
+        self.files.cache.forget(&self.file);
         self.claims.release(&self.file, &self.held);
     }
 }
 
 struct Claims {
     ttl: Duration,
-    files: Mutex<HashMap<FileKey, Place>>,
+    files: Mutex<HashMap<FileKey, ClaimedFile>>,
 }
 
-struct Place {
+/// A file that is being changed.
+struct ClaimedFile {
     held: Arc<Held>,
     /// Who waits, first come first served; those who gave up are passed over.
     line: VecDeque<(Holder, oneshot::Sender<Arc<Held>>)>,
@@ -163,19 +170,20 @@ impl Claims {
     }
 
     /// Claims a file that is free or whose holder's time is over; else says who has it.
-    fn claim(&'static self, file: &FileKey, holder: Holder) -> Result<Claim, Holder> {
-        self.claim_in(&mut locked(&self.files), file, holder)
+    fn claim(&'static self, file: &FileKey, holder: Holder, files: &Arc<Files>) -> Result<Claim, Holder> {
+        let held = self.claim_in(&mut lock(&self.files), file, holder)?;
+        Ok(Claim { claims: self, file: file.clone(), files: files.clone(), held })
     }
 
     fn claim_in(
-        &'static self,
-        files: &mut HashMap<FileKey, Place>,
+        &self,
+        files: &mut HashMap<FileKey, ClaimedFile>,
         file: &FileKey,
         holder: Holder,
-    ) -> Result<Claim, Holder> {
+    ) -> Result<Arc<Held>, Holder> {
         let held = Held::new(holder);
         match files.get_mut(file) {
-            None => drop(files.insert(file.clone(), Place { held: held.clone(), line: VecDeque::new() })),
+            None => drop(files.insert(file.clone(), ClaimedFile { held: held.clone(), line: VecDeque::new() })),
             Some(place) => {
                 if place.held.since.elapsed() < self.ttl || !place.held.gives_way_to(&held.holder) {
                     return Err(place.held.holder.clone());
@@ -183,7 +191,7 @@ impl Claims {
                 place.held = held.clone();
             }
         }
-        Ok(Claim { claims: self, file: file.clone(), held })
+        Ok(held)
     }
 
     /// Waits for a file until it is free, its holder's time is over, or the deadline is: then it says who has it.
@@ -191,13 +199,14 @@ impl Claims {
         &'static self,
         file: &FileKey,
         holder: Holder,
+        known: &Arc<Files>,
         deadline: tokio::time::Instant,
     ) -> Result<Claim, Holder> {
         loop {
             let (waiting, expires) = {
-                let mut files = locked(&self.files);
+                let mut files = lock(&self.files);
                 let has = match self.claim_in(&mut files, file, holder.clone()) {
-                    Ok(claim) => return Ok(claim),
+                    Ok(held) => return Ok(Claim { claims: self, file: file.clone(), files: known.clone(), held }),
                     Err(has) => has,
                 };
                 if tokio::time::Instant::now() >= deadline {
@@ -209,7 +218,10 @@ impl Claims {
                 place.line.push_back((holder.clone(), next));
                 // A holder that is just replacing the file cannot be made to give way: it is asked again a little later.
                 let left = self.ttl.saturating_sub(place.held.since.elapsed()).max(Duration::from_millis(10));
-                (Waiting { claims: self, file: file.clone(), given }, tokio::time::Instant::now() + left)
+                (
+                    Waiting { claims: self, file: file.clone(), files: known.clone(), given },
+                    tokio::time::Instant::now() + left,
+                )
             };
             if let Some(claim) = waiting.until(expires.min(deadline)).await {
                 return Ok(claim);
@@ -219,7 +231,7 @@ impl Claims {
 
     /// Gives a file to the next in line, unless it was taken over.
     fn release(&'static self, file: &FileKey, held: &Arc<Held>) {
-        let mut files = locked(&self.files);
+        let mut files = lock(&self.files);
         let Some(place) = files.get_mut(file).filter(|place| Arc::ptr_eq(&place.held, held)) else { return };
         while let Some((holder, next)) = place.line.pop_front() {
             let held = Held::new(holder);
@@ -249,13 +261,17 @@ impl Held {
 struct Waiting {
     claims: &'static Claims,
     file: FileKey,
+    files: Arc<Files>,
     given: oneshot::Receiver<Arc<Held>>,
 }
 
 impl Waiting {
     async fn until(mut self, deadline: tokio::time::Instant) -> Option<Claim> {
         match tokio::time::timeout_at(deadline, &mut self.given).await {
-            Ok(Ok(held)) => Some(Claim { claims: self.claims, file: self.file.clone(), held }),
+            Ok(Ok(held)) => {
+                let (file, files) = (self.file.clone(), self.files.clone());
+                Some(Claim { claims: self.claims, file, files, held })
+            }
             Ok(Err(_)) | Err(_) => None,
         }
     }
@@ -268,11 +284,6 @@ impl Drop for Waiting {
             self.claims.release(&self.file, &held);
         }
     }
-}
-
-/// Whoever panicked with the lock left nothing half done.
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,15 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-use playhouse_protocol::{Cancel, EffectClass, ToolResult};
+use playhouse_protocol::{Cancel, EffectClass, Secrets, ToolResult};
 use serde_json::json;
 
 use super::*;
-use crate::builtin::EditFile;
-use crate::builtin::WriteFile;
+use crate::builtin::{EditFile, WriteFile};
 use crate::files::paths::{Root, Spot};
 use crate::files::replace::{Old, replace};
 use crate::files::{Asked, Use};
+use crate::process::sweeps::Sweeps;
+use crate::runtime::{SCOPE, Scope};
+use crate::sandbox::{Confined, Sandbox};
 use crate::tool::Tool;
 
 fn ctx(folder: &Path, session: &str) -> ToolContext {
@@ -43,14 +45,18 @@ fn holder(session: &str) -> Holder {
     Holder { session: SessionId::new(session).unwrap(), call: "held".into() }
 }
 
+fn files() -> Arc<Files> {
+    ToolRuntime::here().files
+}
+
 /// As if the claim had been taken so long ago.
 fn aged(claim: Claim, age: Duration) -> Claim {
-    let mut files = locked(&CLAIMS.files);
+    let mut files = lock(&CLAIMS.files);
     let since = claim.held.since.checked_sub(age).unwrap();
     let held = Arc::new(Held { holder: claim.held.holder.clone(), since, standing: Mutex::new(Standing::Holds) });
     files.get_mut(&claim.file).unwrap().held = held.clone();
     drop(files);
-    let old = Claim { claims: claim.claims, file: claim.file.clone(), held };
+    let old = Claim { claims: claim.claims, file: claim.file.clone(), files: claim.files.clone(), held };
     // Dropped, it finds that the file is not its own any more.
     drop(claim);
     old
@@ -72,7 +78,27 @@ async fn a_change_waits_ten_seconds_and_is_then_told_who_holds_the_file() {
     assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "one");
     drop(claim);
     assert!(edit(ctx(folder.path(), "bob"), "one", "two").await.is_ok());
-    assert!(!locked(&CLAIMS.files).contains_key(&spot.key().unwrap()), "nothing of it is left");
+    assert!(!lock(&CLAIMS.files).contains_key(&spot.key().unwrap()), "nothing of it is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_an_agent_of_another_house_changes_is_waited_for_too() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), "one").unwrap();
+    let (_, spot) = place(folder.path(), "a.txt");
+    let (one, other) = (ToolRuntime::new("one"), ToolRuntime::new("other"));
+    let claim = CLAIMS.claim(&spot.key().unwrap(), holder("alice"), &one.files).ok().unwrap();
+    let scope = Scope {
+        confined: Arc::new(Confined::new(Sandbox::default(), folder.path().to_owned(), &other)),
+        runtime: other,
+        sweeps: Sweeps::default(),
+        secrets: Secrets::default(),
+        output: None,
+    };
+    let edited = SCOPE.scope(scope.clone(), edit(ctx(folder.path(), "bob"), "one", "two")).await;
+    assert!(matches!(&edited, Err(ToolError::Failed(text)) if text.contains("of session `alice`")), "{edited:?}");
+    drop(claim);
+    SCOPE.scope(scope, edit(ctx(folder.path(), "bob"), "one", "two")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,7 +114,7 @@ async fn a_change_goes_on_when_the_file_is_free_and_those_who_wait_go_in_order()
         let work = async move { edit(ctx, &n.to_string(), &(n + 1).to_string()).await.map(|_| ()) };
         waiting.push(tokio::spawn(work));
         // Each is in the line before the next comes.
-        while locked(&CLAIMS.files).get(&key).unwrap().line.len() <= n {
+        while lock(&CLAIMS.files).get(&key).unwrap().line.len() <= n {
             tokio::task::yield_now().await;
         }
     }
@@ -100,7 +126,7 @@ async fn a_change_goes_on_when_the_file_is_free_and_those_who_wait_go_in_order()
         edit.await.unwrap().unwrap();
     }
     assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "19");
-    assert!(!locked(&CLAIMS.files).contains_key(&key), "nothing of it is left");
+    assert!(!lock(&CLAIMS.files).contains_key(&key), "nothing of it is left");
 }
 
 #[tokio::test]
@@ -126,15 +152,15 @@ async fn a_holder_that_is_just_replacing_the_file_is_not_overtaken() {
     let (_, spot) = place(folder.path(), "a.txt");
     let key = spot.key().unwrap();
     let hung = aged(Claim::for_test(&key, "alice"), TTL);
-    let during = hung.replacing(|| CLAIMS.claim(&key, holder("bob")).err()).ok().flatten();
+    let during = hung.replacing(|| CLAIMS.claim(&key, holder("bob"), &files()).err()).ok().flatten();
     assert_eq!(during, Some(holder("alice")));
-    let taken = CLAIMS.claim(&key, holder("bob")).ok().unwrap();
+    let taken = CLAIMS.claim(&key, holder("bob"), &files()).ok().unwrap();
     assert_eq!(hung.replacing(|| ()), Err(holder("bob")));
     // The late end of the first takes nothing from the second.
     drop(hung);
-    assert_eq!(CLAIMS.claim(&key, holder("carol")).err(), Some(holder("bob")));
+    assert_eq!(CLAIMS.claim(&key, holder("carol"), &files()).err(), Some(holder("bob")));
     drop(taken);
-    drop(CLAIMS.claim(&key, holder("carol")).ok().unwrap());
+    drop(CLAIMS.claim(&key, holder("carol"), &files()).ok().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,9 +171,9 @@ async fn who_waits_takes_over_as_soon_as_the_holders_minute_is_over() {
     let (_, spot) = place(folder.path(), "a.txt");
     let key = spot.key().unwrap();
     tokio::time::resume();
-    let hung = claims.claim(&key, holder("alice")).ok().unwrap();
+    let hung = claims.claim(&key, holder("alice"), &files()).ok().unwrap();
     let started = Instant::now();
-    let taken = claims.wait(&key, holder("bob"), tokio::time::Instant::now() + WAIT).await;
+    let taken = claims.wait(&key, holder("bob"), &files(), tokio::time::Instant::now() + WAIT).await;
     assert!(taken.is_ok() && started.elapsed() >= Duration::from_millis(40) && started.elapsed() < WAIT);
     assert_eq!(hung.replacing(|| ()), Err(holder("bob")));
 }

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use cap_std::fs::{Dir, MetadataExt};
+use playhouse_protocol::lock;
 
 use crate::process::mark::nonce;
 
@@ -17,7 +18,9 @@ const MOST: usize = 10_000;
 /// How many folders are remembered as seen; then they are forgotten and looked at again.
 const FOLDERS: usize = 4_096;
 
-static SEEN: LazyLock<Mutex<HashSet<Folder>>> = LazyLock::new(Mutex::default);
+/// The folders that a house has looked through.
+#[derive(Debug, Default)]
+pub(super) struct CleanedFolders(Mutex<HashSet<Folder>>);
 
 /// A folder: device, number, and when it was made, since a number is given again.
 type Folder = (u64, u64, Option<(i64, u32)>);
@@ -45,12 +48,12 @@ fn made(_: &Dir) -> Option<(i64, u32)> {
     None
 }
 
-/// Removes old drafts from a folder, the first time that this process writes there.
-pub(crate) fn remove_from(dir: &Dir) {
+/// Removes old drafts from a folder, the first time that this house writes there.
+pub(super) fn remove_from(dir: &Dir, cleaned: &CleanedFolders) {
     let Ok(seen) = rustix::fs::fstat(dir.as_fd()) else { return };
     let folder = (seen.st_dev, seen.st_ino, made(dir));
     {
-        let mut folders = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = lock(&cleaned.0);
         if folders.len() >= FOLDERS {
             folders.clear();
         }

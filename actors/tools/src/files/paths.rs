@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::files::{Asked, Use};
 use crate::output::OutputName;
-use crate::process::mark::SCOPE;
+use crate::runtime::SCOPE;
 
 /// How many links in a row are followed, as the kernel has it.
 const MAX_LINKS: usize = 40;

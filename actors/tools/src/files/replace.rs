@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
@@ -13,12 +14,10 @@ use rustix::io::Errno;
 use crate::files::claims::{Claim, Holder};
 use crate::files::leftovers;
 use crate::files::paths::Spot;
-use crate::files::{Asked, Use};
+use crate::files::{Asked, Files, Use};
 
 /// How many replaced files are closed beside the calls that replaced them; further ones are closed in their calls.
 const MAX_CLOSING: usize = 32;
-
-static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
 /// What a change is to replace.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +39,7 @@ pub(crate) fn replace(
     cancel: &Cancel,
 ) -> Result<(), ToolError> {
     let failed = |error: io::Error| asked.unusable(Use::Write, &error);
-    leftovers::remove_from(&spot.dir);
+    leftovers::remove_from(&spot.dir, &claim.files.cleaned);
     let mut temporary = Temporary::create(&spot.dir).map_err(failed)?;
     temporary.file.write_all(bytes).map_err(failed)?;
     if let Old::File(file) = old {
@@ -80,9 +79,10 @@ fn put_in_place(asked: &Asked, spot: &Spot, old: Old<'_>, temporary: &mut Tempor
 
 /// Closes a file that was replaced. The file system frees it then, which can take longer than all the rest of a change,
 /// and nobody needs to wait for it.
-pub(crate) fn let_go(replaced: File) {
-    let is_one_of_few = CLOSING.fetch_add(1, Ordering::Relaxed) < MAX_CLOSING;
-    let closing = Closing(Some(replaced));
+pub(crate) fn let_go(replaced: File, files: &Files) {
+    let count = files.closing.clone();
+    let is_one_of_few = count.fetch_add(1, Ordering::Relaxed) < MAX_CLOSING;
+    let closing = Closing { file: Some(replaced), count };
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) if is_one_of_few => drop(runtime.spawn_blocking(move || drop(closing))),
         Ok(_) | Err(_) => drop(closing),
@@ -90,12 +90,15 @@ pub(crate) fn let_go(replaced: File) {
 }
 
 /// A file that is counted until it is closed.
-struct Closing(Option<File>);
+struct Closing {
+    file: Option<File>,
+    count: Arc<AtomicUsize>,
+}
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        drop(self.0.take());
-        CLOSING.fetch_sub(1, Ordering::Relaxed);
+        drop(self.file.take());
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

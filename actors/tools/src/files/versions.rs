@@ -1,16 +1,13 @@
-//! Which version of a file each agent has seen.
-//!
-//! This is the process's: every house in it and every agent share it, whoever made their tools. An agent is known by
-//! its session.
+//! Which version of a file each agent of a house has seen, whoever made its tools. An agent is known by its session.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use blake3::{Hash, Hasher};
-use playhouse_protocol::SessionId;
+use playhouse_protocol::{SessionId, lock};
+use playhouse_supervision::Lru;
 use rustix::fs::fstat;
 
 use crate::files::paths::FileKey;
@@ -100,54 +97,34 @@ impl fmt::Display for Version {
     }
 }
 
-/// Remembers what an agent has seen of a file.
-pub(crate) fn remember(session: &SessionId, file: &FileKey, version: Version) {
-    locked(&SEEN).put(session, file, version);
-}
-
-/// What an agent last saw of a file, if it is remembered.
-pub(crate) fn remembered(session: &SessionId, file: &FileKey) -> Option<Version> {
-    locked(&SEEN).get(session, file)
-}
-
-/// Whoever panicked with the lock left nothing half done.
-fn locked<T>(lock: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(|| Mutex::new(Seen::new(MAX_SEEN)));
-
 type SeenKey = (SessionId, FileKey);
 
-struct Seen {
+/// What each agent has last seen of files.
+#[derive(Debug)]
+pub(crate) struct Versions {
     most: usize,
-    count: u64,
-    versions: HashMap<Arc<SeenKey>, (u64, Version)>,
-    oldest: BTreeMap<u64, Arc<SeenKey>>,
+    seen: Mutex<Lru<Arc<SeenKey>, Version>>,
 }
 
-impl Seen {
-    fn new(most: usize) -> Self {
-        Self { most, count: 0, versions: HashMap::new(), oldest: BTreeMap::new() }
+impl Default for Versions {
+    fn default() -> Self {
+        Self { most: MAX_SEEN, seen: Mutex::default() }
     }
+}
 
-    fn put(&mut self, session: &SessionId, file: &FileKey, version: Version) {
-        let key = Arc::new((session.clone(), file.clone()));
-        self.count += 1;
-        if let Some((before, _)) = self.versions.insert(key.clone(), (self.count, version)) {
-            self.oldest.remove(&before);
-        }
-        self.oldest.insert(self.count, key);
-        if self.oldest.len() > self.most
-            && let Some((_, key)) = self.oldest.pop_first()
-        {
-            self.versions.remove(&key);
+impl Versions {
+    /// Remembers what an agent has seen of a file.
+    pub(crate) fn remember(&self, session: &SessionId, file: &FileKey, version: Version) {
+        let mut seen = lock(&self.seen);
+        seen.insert(Arc::new((session.clone(), file.clone())), version);
+        if seen.len() > self.most {
+            seen.pop_oldest();
         }
     }
 
-    fn get(&self, session: &SessionId, file: &FileKey) -> Option<Version> {
-        let key = (session.clone(), file.clone());
-        self.versions.get(&key).map(|(_, version)| version.clone())
+    /// What an agent last saw of a file, if it is remembered.
+    pub(crate) fn remembered(&self, session: &SessionId, file: &FileKey) -> Option<Version> {
+        lock(&self.seen).peek(&(session.clone(), file.clone())).cloned()
     }
 }
 
@@ -183,18 +160,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (SessionId::new("a").unwrap(), SessionId::new("b").unwrap());
         let files: Vec<FileKey> = (0..4).map(|n| key(folder.path(), &n.to_string())).collect();
-        let mut seen = Seen::new(3);
-        seen.put(&a, &files[0], Version::of(b"0"));
-        seen.put(&b, &files[0], Version::of(b"other"));
-        seen.put(&a, &files[1], Version::of(b"1"));
-        seen.put(&a, &files[0], Version::of(b"again"));
-        assert_eq!(seen.get(&a, &files[0]), Some(Version::of(b"again")));
-        assert_eq!(seen.get(&b, &files[0]), Some(Version::of(b"other")));
-        seen.put(&a, &files[2], Version::of(b"2"));
-        assert_eq!(seen.get(&b, &files[0]), None, "the oldest");
-        seen.put(&a, &files[3], Version::of(b"3"));
-        assert_eq!(seen.get(&a, &files[1]), None, "the next");
-        assert_eq!(seen.get(&a, &files[0]), Some(Version::of(b"again")));
-        assert_eq!((seen.versions.len(), seen.oldest.len()), (3, 3));
+        let seen = Versions { most: 3, ..Versions::default() };
+        seen.remember(&a, &files[0], Version::of(b"0"));
+        seen.remember(&b, &files[0], Version::of(b"other"));
+        seen.remember(&a, &files[1], Version::of(b"1"));
+        seen.remember(&a, &files[0], Version::of(b"again"));
+        assert_eq!(seen.remembered(&a, &files[0]), Some(Version::of(b"again")));
+        assert_eq!(seen.remembered(&b, &files[0]), Some(Version::of(b"other")));
+        seen.remember(&a, &files[2], Version::of(b"2"));
+        assert_eq!(seen.remembered(&b, &files[0]), None, "the oldest");
+        seen.remember(&a, &files[3], Version::of(b"3"));
+        assert_eq!(seen.remembered(&a, &files[1]), None, "the next");
+        assert_eq!(seen.remembered(&a, &files[0]), Some(Version::of(b"again")));
+        assert_eq!(lock(&seen.seen).len(), 3);
     }
 }

@@ -17,11 +17,11 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use playhouse_protocol::Secrets;
-use playhouse_supervision::Threads;
 use tokio::process::Command;
 
+use crate::process::Processes;
 use crate::process::sweeps::Sweeps;
+use crate::runtime::{SCOPE, ToolRuntime};
 use crate::sandbox::{Confined, ProcessLimits, passed};
 
 /// The variable that names the house a process belongs to.
@@ -36,51 +36,36 @@ const TAG_HOUSE: u64 = (1 << 30) - 1;
 /// Parts of variable names that speak of secrets.
 const SECRET_PARTS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"];
 
-tokio::task_local! {
-    pub(crate) static SCOPE: Scope;
-}
-
-/// For whom a tool runs; known to everything its future does, not to tasks it spawns.
-#[derive(Clone, Debug)]
-pub(crate) struct Scope {
-    pub(crate) house: Arc<str>,
-    pub(crate) sweeps: Sweeps,
-    pub(crate) secrets: Secrets,
-    pub(crate) confined: Arc<Confined>,
-    /// Where its work that blocks is done.
-    pub(crate) threads: Threads,
-}
-
 /// The marks of one run's processes.
 #[derive(Clone, Debug)]
 pub struct Mark {
     pub(crate) run: String,
     pub(crate) tag: u64,
+    /// The searches of the call that the processes belong to, if they belong to one.
     pub(crate) sweeps: Option<Sweeps>,
     /// What the processes are kept in.
     pub(crate) confined: Option<Arc<Confined>>,
+    /// What ends them.
+    pub(crate) processes: Processes,
     house: String,
 }
 
 impl Mark {
     /// A new mark, for the house whose tool is running here.
     pub fn here() -> Self {
-        match SCOPE.try_with(Clone::clone) {
-            Ok(scope) => Self { confined: Some(scope.confined), ..Self::new(&scope.house, Some(scope.sweeps)) },
-            Err(_) => Self::new(&NO_HOUSE, None),
+        let mark = ToolRuntime::here().mark();
+        match SCOPE.try_with(|scope| (scope.sweeps.clone(), scope.confined.clone())) {
+            Ok((sweeps, confined)) => Self { sweeps: Some(sweeps), confined: Some(confined), ..mark },
+            Err(_) => mark,
         }
     }
 
-    /// A new mark, for what this house runs outside of its tools.
-    pub fn of(house: &str) -> Self {
-        Self::new(house, None)
-    }
-
-    pub(crate) fn new(house: &str, sweeps: Option<Sweeps>) -> Self {
+    pub(crate) fn new(house: &str, processes: Processes) -> Self {
         let house = plain(house);
         let nonce = nonce();
         let tag = TAG_BIT | (house_hash(&house) << 32) | (nonce >> 32);
-        Self { run: format!("{nonce:016x}-{}", process::id()), tag, sweeps, confined: None, house }
+        let run = format!("{nonce:016x}-{}", process::id());
+        Self { run, tag, sweeps: None, confined: None, processes, house }
     }
 
     /// The number that is to be the soft limit on file locks.
@@ -155,15 +140,13 @@ pub(crate) fn nonce() -> u64 {
     SEED.hash_one((process::id(), COUNT.fetch_add(1, Ordering::Relaxed)))
 }
 
-static NO_HOUSE: LazyLock<String> = LazyLock::new(|| format!("none-{}-{:08x}", process::id(), nonce() >> 32));
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_run_has_its_own_mark_and_shows_its_house() {
-        let (a, b) = (Mark::new("h1", None), Mark::new("h1", None));
+        let (a, b) = (Mark::new("h1", Processes::default()), Mark::new("h1", Processes::default()));
         assert!(a.run != b.run && a.tag != b.tag);
         assert!(is_tag_of(a.tag, "h1") && is_tag_of(b.tag, "h1") && !is_tag_of(a.tag, "h2"));
         assert!(!is_tag_of(u64::MAX, "h1") && !is_tag_of(1_024, "h1"));

@@ -1,13 +1,14 @@
 //! Finds and kills every process of a run, and what dead houses left.
 //!
-//! One thread serves all runs: it reads the process table once per round for everyone who waits, kills what belongs
+//! One thread serves all runs of a house: it reads the process table once per round for everyone who waits, kills what belongs
 //! to them, and lets a run go after two rounds in a row that found nothing, or after [`PATIENCE`]. It exists only
 //! while there is something to look for. Its queue holds at most one target per process being ended.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use playhouse_protocol::lock;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process_group, waitpid};
 use tokio::process::Child;
 use tokio::sync::oneshot;
@@ -62,80 +63,82 @@ struct Search {
     begun: Instant,
 }
 
-#[derive(Debug)]
+/// Ends what is left of a house's runs; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reaper(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
 struct Queue {
     waiting: Vec<Target>,
     thread: Thread,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Thread {
+    #[default]
     Absent,
     Running,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: Vec::new(), thread: Thread::Absent });
+impl Reaper {
+    /// Has everything of a run killed. Returns at once; `done` and `guards` tell when it is over.
+    pub(crate) fn submit(&self, target: Target) {
+        let before = {
+            let mut queue = lock(&self.0);
+            queue.waiting.push(target);
+            std::mem::replace(&mut queue.thread, Thread::Running)
+        };
+        if before == Thread::Absent {
+            let reaper = self.clone();
+            let started = std::thread::Builder::new().name("playhouse-reap".to_owned()).spawn(move || reaper.serve());
+            if let Err(error) = started {
+                tracing::warn!(%error, "no thread for ending processes; doing it here");
+                self.serve();
+            }
+        }
+    }
 
-fn queue() -> std::sync::MutexGuard<'static, Queue> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Has everything of a run killed. Returns at once; `done` and `guards` tell when it is over.
-pub(crate) fn submit(target: Target) {
-    let before = {
-        let mut queue = queue();
-        queue.waiting.push(target);
-        std::mem::replace(&mut queue.thread, Thread::Running)
-    };
-    if before == Thread::Absent {
-        let started = std::thread::Builder::new().name("playhouse-reap".to_owned()).spawn(serve);
-        if let Err(error) = started {
-            tracing::warn!(%error, "no thread for ending processes; doing it here");
-            serve();
+    fn serve(&self) {
+        let _leaving = Leaving(self);
+        hurry();
+        let mut searches: Vec<Search> = Vec::new();
+        let mut pause = Duration::ZERO;
+        loop {
+            {
+                let mut queue = lock(&self.0);
+                if !queue.waiting.is_empty() {
+                    pause = Duration::ZERO;
+                }
+                searches.extend(queue.waiting.drain(..).map(Search::new));
+                if searches.is_empty() {
+                    queue.thread = Thread::Absent;
+                    return;
+                }
+            }
+            let found = round(&mut searches);
+            let now = Instant::now();
+            for index in (0..searches.len()).rev() {
+                if searches.get(index).is_some_and(|search| search.is_over(now)) {
+                    searches.swap_remove(index).finish();
+                }
+            }
+            pause = match found {
+                Found::Nothing => Duration::ZERO,
+                Found::Something => (pause * 2).clamp(Duration::from_millis(1), Duration::from_millis(20)),
+            };
+            std::thread::sleep(pause);
         }
     }
 }
 
 /// Says that the thread is gone, even if it panicked.
-struct Leaving;
+struct Leaving<'a>(&'a Reaper);
 
-impl Drop for Leaving {
+impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            queue().thread = Thread::Absent;
+            lock(&self.0.0).thread = Thread::Absent;
         }
-    }
-}
-
-fn serve() {
-    let _leaving = Leaving;
-    hurry();
-    let mut searches: Vec<Search> = Vec::new();
-    let mut pause = Duration::ZERO;
-    loop {
-        {
-            let mut queue = queue();
-            if !queue.waiting.is_empty() {
-                pause = Duration::ZERO;
-            }
-            searches.extend(queue.waiting.drain(..).map(Search::new));
-            if searches.is_empty() {
-                queue.thread = Thread::Absent;
-                return;
-            }
-        }
-        let found = round(&mut searches);
-        let now = Instant::now();
-        for index in (0..searches.len()).rev() {
-            if searches.get(index).is_some_and(|search| search.is_over(now)) {
-                searches.swap_remove(index).finish();
-            }
-        }
-        pause = match found {
-            Found::Nothing => Duration::ZERO,
-            Found::Something => (pause * 2).clamp(Duration::from_millis(1), Duration::from_millis(20)),
-        };
-        std::thread::sleep(pause);
     }
 }
 

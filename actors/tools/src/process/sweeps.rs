@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A count of sweeps under way; clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sweeps(Arc<watch::Sender<usize>>);
 
 /// One sweep under way, until it is dropped.
@@ -13,10 +13,6 @@ pub(crate) struct Sweeps(Arc<watch::Sender<usize>>);
 pub(crate) struct SweepGuard(Sweeps);
 
 impl Sweeps {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-
     pub(crate) fn begin(&self) -> SweepGuard {
         self.0.send_modify(|count| *count += 1);
         SweepGuard(self.clone())

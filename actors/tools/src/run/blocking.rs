@@ -1,24 +1,10 @@
 //! Work of tools that blocks a thread: their house has a bounded number of threads for it, and nothing else runs there.
 
-use std::sync::LazyLock;
-
 use playhouse_protocol::{Cancel, ToolError};
-use playhouse_supervision::Threads;
 
-use crate::process::mark::SCOPE;
+use crate::runtime::{SCOPE, ToolRuntime};
 
-/// How many threads the tools of a house can block.
-pub const TOOL_THREADS: usize = 256;
-
-/// The threads of one house for tools that block.
-pub fn tool_threads() -> Threads {
-    Threads::new("playhouse-tools", TOOL_THREADS)
-}
-
-/// For tools that run outside of any executor.
-static NO_HOUSE: LazyLock<Threads> = LazyLock::new(tool_threads);
-
-/// Does a tool's work that blocks, on one of the [`TOOL_THREADS`] that its house has for this. Use it instead of
+/// Does a tool's work that blocks, on one of the [`TOOL_THREADS`](crate::TOOL_THREADS) that its house has for this. Use it instead of
 /// `tokio::task::spawn_blocking`, whose threads the rest of the program needs.
 ///
 /// The signal that `work` gets fires when the call is cancelled and when this future is dropped: look at it in between,
@@ -38,7 +24,7 @@ pub async fn blocking<T: Send + 'static>(
     let signal = CancelOnDrop(cancel.child());
     let seen = signal.0.clone();
     let scope = SCOPE.try_with(Clone::clone).ok();
-    let threads = scope.as_ref().map_or_else(|| NO_HOUSE.clone(), |scope| scope.threads.clone());
+    let threads = ToolRuntime::here().threads;
     let work = move || match scope {
         Some(scope) => SCOPE.sync_scope(scope, || work(&seen)),
         None => work(&seen),

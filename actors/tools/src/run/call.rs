@@ -14,8 +14,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
 
 use crate::output::spool::shortened;
-use crate::output::{OutputRoom, ROOM};
-use crate::process::mark::{SCOPE, Scope};
+use crate::runtime::{SCOPE, Scope};
 use crate::tool::Tool;
 
 pub(crate) struct ToolRun;
@@ -45,7 +44,6 @@ pub(crate) struct RunJob {
     pub(crate) args: Arc<Value>,
     pub(crate) ctx: ToolContext,
     pub(crate) scope: Scope,
-    pub(crate) room: Option<Arc<OutputRoom>>,
 }
 
 impl Actor for ToolRun {
@@ -66,19 +64,19 @@ impl Actor for ToolRun {
         playhouse_supervision::chaos::strike("tool run", message.name());
         match message {
             RunMsg::Start => {
-                if let Some(RunJob { tool, args, ctx, scope, room }) = state.job.take() {
+                if let Some(RunJob { tool, args, ctx, scope }) = state.job.take() {
                     // This actor's start has just woken the executor, on this very thread. Should the tool block
                     // it, the executor must have gone first, or it could not see the deadline.
                     tokio::task::yield_now().await;
                     let args = Arc::unwrap_or_clone(args);
-                    let (call, shelf) = (ctx.tool_call_id.clone(), room.clone());
+                    let (call, output) = (ctx.tool_call_id.clone(), scope.output.clone());
                     let work = async move {
                         match tool.execute(args, ctx).await {
-                            Ok(result) => Ok(shortened(result, &call, shelf).await),
+                            Ok(result) => Ok(shortened(result, &call, output).await),
                             Err(error) => Err(error),
                         }
                     };
-                    state.outcome = Some(Box::pin(SCOPE.scope(scope, ROOM.scope(room, work))).await);
+                    state.outcome = Some(Box::pin(SCOPE.scope(scope, work)).await);
                 }
                 myself.stop(None);
                 Ok(())

@@ -26,13 +26,11 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{
     Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
-use playhouse_supervision::Threads;
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorRuntime, DerivedActorRef, SupervisionEvent,
 };
@@ -40,10 +38,10 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use crate::output::OutputRoom;
-use crate::process::mark::Scope;
 use crate::process::sweeps::Sweeps;
 use crate::run::call::{RunJob, RunMsg, RunState, ToolRun};
 use crate::run::outbox::{Lane, Outbox};
+use crate::runtime::{Scope, ToolRuntime};
 use crate::sandbox::{Confined, Sandbox};
 use crate::tool::Tool;
 use crate::toolset::{ToolSet, panic_text};
@@ -55,13 +53,6 @@ pub const ABANDON: Duration = Duration::from_millis(1_000);
 
 /// A deadline that never comes.
 const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
-
-static ABANDONED: AtomicU64 = AtomicU64::new(0);
-
-/// How many tools were given up because they blocked their thread, since this process started.
-pub fn abandoned() -> u64 {
-    ABANDONED.load(Ordering::Relaxed)
-}
 
 /// Runs tool calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,16 +67,14 @@ pub struct ExecutorArgs {
     pub session_id: SessionId,
     /// Where relative paths start.
     pub cwd: PathBuf,
-    /// The id of the house's node, by which its processes are found when it is dead.
-    pub house_marker: String,
+    /// What the tools of the house share.
+    pub runtime: ToolRuntime,
     /// What the house must not show: tools take it out of what they cut or keep elsewhere.
     pub secrets: Secrets,
     /// Where long outputs are kept; without it they are cut.
     pub output: Option<Arc<OutputRoom>>,
     /// What the processes of tools are kept in.
     pub sandbox: Sandbox,
-    /// The house's threads for tools that block.
-    pub threads: Threads,
     /// Who is told.
     pub reply: DerivedActorRef<ToolReport>,
 }
@@ -159,7 +148,6 @@ enum Note {
 #[derive(Debug)]
 pub struct ExecutorState {
     args: ExecutorArgs,
-    house: Arc<str>,
     confined: Arc<Confined>,
     runs: HashMap<ActorId, Running>,
     by_call: HashMap<ToolCallId, ActorId>,
@@ -252,9 +240,8 @@ impl Actor for Executor {
         _: ActorRef<ExecutorMsg>,
         args: ExecutorArgs,
     ) -> Result<ExecutorState, ActorProcessingErr> {
-        let house: Arc<str> = Arc::from(args.house_marker.as_str());
-        let confined = Arc::new(Confined::new(args.sandbox.clone(), args.cwd.clone(), house.clone()));
-        Ok(ExecutorState { args, house, confined, runs: HashMap::new(), by_call: HashMap::new(), clock: None })
+        let confined = Arc::new(Confined::new(args.sandbox.clone(), args.cwd.clone(), &args.runtime));
+        Ok(ExecutorState { args, confined, runs: HashMap::new(), by_call: HashMap::new(), clock: None })
     }
 
     async fn handle(
@@ -351,7 +338,7 @@ impl ExecutorState {
         });
         let (updates, progress) = (outbox.clone(), outbox.clone());
         let cancel = Cancel::new();
-        let sweeps = Sweeps::new();
+        let sweeps = Sweeps::default();
         let ctx = ToolContext {
             tool_call_id: call.clone(),
             tool_name: job.name,
@@ -364,14 +351,13 @@ impl ExecutorState {
             on_progress: Some(Arc::new(move |text| progress.progress(text))),
         };
         let scope = Scope {
-            house: self.house.clone(),
+            runtime: self.args.runtime.clone(),
             sweeps: sweeps.clone(),
             secrets: self.args.secrets.clone(),
             confined: self.confined.clone(),
-            threads: self.args.threads.clone(),
+            output: self.args.output.clone(),
         };
-        let room = self.args.output.clone();
-        let job = RunJob { tool, args: job.args, ctx, scope, room };
+        let job = RunJob { tool, args: job.args, ctx, scope };
         let (run, _) = ActorRuntime::spawn_linked_instant(None, ToolRun, job, myself.get_cell())?;
         let cell = run.get_cell();
         // Nothing of the tool runs before `Start`, so nobody wakes the outbox before this.
@@ -431,7 +417,7 @@ impl ExecutorState {
                 run.cell.kill();
             }
             (Phase::Killed(why), Wait::Drop) => {
-                ABANDONED.fetch_add(1, Ordering::Relaxed);
+                self.args.runtime.abandon();
                 tracing::warn!(call = %run.call, "a tool blocks its thread and was given up");
                 run.phase = Phase::Settling(Err(why.error(run.timeout)));
                 self.finish(id);

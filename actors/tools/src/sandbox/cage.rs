@@ -9,10 +9,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use super::ProcessLimits;
-use super::watch::{Exceeded, THREADS};
+use super::watch::{Exceeded, THREADS, Watcher};
 use crate::process::mark::nonce;
 use crate::process::proc_table::{self, Seen};
 
@@ -23,19 +23,16 @@ const MOST_TAKEN: usize = 256;
 /// What the names of our groups begin with.
 const NAME: &str = "playhouse-";
 
-/// Where groups can be made, if anywhere.
+/// Where groups can be made, if anywhere: beneath the one that this process is in.
 static BASE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let base = base(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
     clear_after_the_dead(&base);
     Some(base)
 });
 
-/// Groups whose last process was not gone when they were to be removed.
-static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
 /// Whether the kernel caps the tasks of a call here.
 pub(super) fn works() -> bool {
-    Cage::new(ProcessLimits::default()).is_some()
+    Cage::new(ProcessLimits::default(), &Watcher::default()).is_some()
 }
 
 /// A group of processes that cannot become too many. Removed when it is dropped, if it is empty by then, or later.
@@ -44,6 +41,8 @@ pub(crate) struct Cage {
     folder: PathBuf,
     most: u64,
     hold: Hold,
+    /// Who removes it when its last process is gone.
+    watcher: Watcher,
 }
 
 /// Whether all that a call has is in its cage.
@@ -57,13 +56,13 @@ pub(crate) enum Hold {
 
 impl Cage {
     /// An empty cage; `None` where the kernel gives none.
-    pub(crate) fn new(limits: ProcessLimits) -> Option<Self> {
+    pub(crate) fn new(limits: ProcessLimits, watcher: &Watcher) -> Option<Self> {
         let base = BASE.as_deref()?;
-        remove_what_is_left();
+        watcher.remove_cages();
         let folder = base.join(format!("{NAME}{}-{:016x}", process::id(), nonce()));
         let most = u64::from(limits.processes).saturating_mul(THREADS).saturating_add(SLACK);
         fs::create_dir(&folder).ok()?;
-        let cage = Self { folder, most, hold: Hold::Unsure };
+        let cage = Self { folder, most, hold: Hold::Unsure, watcher: watcher.clone() };
         // Without the controller there is no such file, and the kernel lets none be made.
         fs::write(cage.folder.join("pids.max"), most.to_string()).ok()?;
         Some(cage)
@@ -143,15 +142,9 @@ impl Cage {
 impl Drop for Cage {
     fn drop(&mut self) {
         if fs::remove_dir(&self.folder).is_err() {
-            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(&mut self.folder));
-            super::watch::attend();
+            self.watcher.remove_later(std::mem::take(&mut self.folder));
         }
     }
-}
-
-/// Removes groups that could not be removed when they were to be.
-pub(super) fn remove_what_is_left() {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|folder| fs::remove_dir(folder).is_err());
 }
 
 /// What each thread of a process has started and still has.

@@ -85,7 +85,12 @@ pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<St
     let child = starter.start(command, tokio::runtime::Handle::try_current().map_err(io::Error::other)?)?;
     match starter.cage() {
         None => Ok(put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Unsure)),
-        cage => Ok(Started { child, tier, cage, starter: Some(starter).filter(Starter::is_spare) }),
+        cage => Ok(Started {
+            child,
+            tier,
+            cage,
+            starter: Some(starter).filter(|starter| starter.is_spare(confined.watcher.starters())),
+        }),
     }
 }
 
@@ -93,7 +98,7 @@ pub(crate) fn start(command: Command, confined: &Arc<Confined>) -> io::Result<St
 /// with it: nothing gets out.
 #[cfg(target_os = "linux")]
 fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
-    let cage = Cage::new(confined.sandbox.rules.limits);
+    let cage = Cage::new(confined.sandbox.rules.limits, &confined.watcher);
     let taken = cage.filter(|cage| started.child.id().is_some_and(|leader| cage.take(leader)));
     Started { cage: taken.map(|cage| Arc::new(cage.with(hold))), ..started }
 }

@@ -9,26 +9,42 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use playhouse_protocol::lock;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 
 use super::cage::{Cage, Hold};
 use super::grants::{self, Grants};
-use super::{Confined, Tier};
+use super::{Confined, Tier, Watcher};
 
 /// For how long a thread starts processes: what was granted when it began may be another file by then.
 const FRESH: Duration = Duration::from_secs(2);
 /// How many threads there are, at work and idle, before none is kept any more.
 const MOST: usize = 16;
 
-static IDLE: Mutex<Vec<Starter>> = Mutex::new(Vec::new());
-static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// The threads of a house that start processes.
+#[derive(Debug, Default)]
+pub(super) struct Starters {
+    idle: Mutex<Vec<Starter>>,
+    /// How many there are, at work and idle.
+    threads: Arc<AtomicUsize>,
+}
 
-fn idle() -> std::sync::MutexGuard<'static, Vec<Starter>> {
-    IDLE.lock().unwrap_or_else(PoisonError::into_inner)
+impl Starters {
+    /// Lets those go that are too old to be used, or whose sandbox nobody has any more.
+    pub(super) fn let_go(&self) {
+        let is_old = |starter: &mut Starter| !starter.is_fresh() || starter.confined.strong_count() == 0;
+        let old: Vec<Starter> = lock(&self.idle).extract_if(.., is_old).collect();
+        drop(old);
+    }
+
+    pub(super) fn let_all_go(&self) {
+        let all = std::mem::take(&mut *lock(&self.idle));
+        drop(all);
+    }
 }
 
 struct Job {
@@ -54,7 +70,7 @@ impl Starter {
         let grants = if *tier == Tier::Landlock { grants::own(confined) } else { Vec::new() };
         let own: Vec<_> = grants.iter().map(|(path, _)| (path.clone(), identity(path))).collect();
         let known = {
-            let mut idle = idle();
+            let mut idle = lock(&confined.watcher.starters().idle);
             let is_fit = |starter: &Starter| {
                 std::ptr::eq(starter.confined.as_ptr(), Arc::as_ptr(confined))
                     && starter.is_fresh()
@@ -72,15 +88,16 @@ impl Starter {
         grants: Grants,
         own: Vec<(PathBuf, Option<(u64, u64)>)>,
     ) -> io::Result<Self> {
-        let cage = Cage::new(confined.sandbox.rules.limits);
+        let cage = Cage::new(confined.sandbox.rules.limits, &confined.watcher);
         let (tell, told) = sync_channel(1);
         let (jobs, queue) = sync_channel(1);
         let (is_landlock, network) = (*tier == Tier::Landlock, confined.sandbox.rules.network);
         let system = if is_landlock { grants::system(confined) } else { Vec::new() };
         let thread = std::thread::Builder::new().name("playhouse-start".to_owned());
         // The cage goes into the thread and back: what is put into it decides how well it holds.
+        let threads = confined.watcher.starters().threads.clone();
         thread.spawn(move || {
-            let _counted = Counted::new();
+            let _counted = Counted::new(threads);
             let is_caged = cage.as_ref().is_some_and(|cage| cage.enter().is_ok());
             let all = system.into_iter().chain(grants);
             let confined = if is_landlock { super::landlock::confine(network, all) } else { Ok(()) };
@@ -110,28 +127,22 @@ impl Starter {
     }
 
     /// Whether it may be kept after its process.
-    pub(super) fn is_spare(&self) -> bool {
-        self.cage.as_ref().is_some_and(|cage| cage.is_sure()) && THREADS.load(Ordering::Relaxed) <= MOST
+    pub(super) fn is_spare(&self, among: &Starters) -> bool {
+        self.cage.as_ref().is_some_and(|cage| cage.is_sure()) && among.threads.load(Ordering::Relaxed) <= MOST
     }
 
     /// Keeps it for the next process: its last one has left nothing.
-    pub(crate) fn keep(self) {
+    pub(crate) fn keep(self, watcher: &Watcher) {
         let has_refused = self.cage.as_ref().is_some_and(|cage| cage.refused().is_some());
         if self.is_fresh() && !has_refused {
-            idle().push(self);
-            super::watch::attend();
+            lock(&watcher.starters().idle).push(self);
+            watcher.attend();
         }
     }
 
     fn is_fresh(&self) -> bool {
         self.since.elapsed() < FRESH
     }
-}
-
-/// Lets those go that are too old to be used, or whose sandbox nobody has any more.
-pub(super) fn let_go() {
-    let old: Vec<Starter> = idle().extract_if(.., |old| !old.is_fresh() || old.confined.strong_count() == 0).collect();
-    drop(old);
 }
 
 fn identity(path: &PathBuf) -> Option<(u64, u64)> {
@@ -146,17 +157,17 @@ fn serve(queue: &Receiver<Job>) {
 }
 
 /// A thread is counted for as long as it lives.
-struct Counted;
+struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new() -> Self {
-        THREADS.fetch_add(1, Ordering::Relaxed);
-        Self
+    fn new(threads: Arc<AtomicUsize>) -> Self {
+        threads.fetch_add(1, Ordering::Relaxed);
+        Self(threads)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,18 +1,22 @@
 //! Ends a call whose processes are too many or too big.
 //!
-//! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread looks at all
-//! calls that have run for a while. Where a cage holds a call's processes it tells their number at every glance; for the
+//! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread of a house looks at all
+//! its calls that have run for a while. Where a cage holds a call's processes it tells their number at every glance; for the
 //! others there is one look through the process table for everyone, and a rest ten times as long as that took, unless
 //! the machine's tasks become many meanwhile. The thread exists only while there is someone to look at.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use playhouse_protocol::lock;
 use tokio::sync::oneshot;
 
+#[cfg(target_os = "linux")]
+use super::starter::Starters;
 use super::{Cage, ProcessLimits};
 use crate::process::mark::RUN_VAR;
 use crate::process::proc_table::{self, Killed, Life, Seen};
@@ -82,21 +86,6 @@ pub(crate) struct Watched {
     pub(crate) cage: Option<Arc<Cage>>,
 }
 
-/// Has a call looked at. What comes back resolves when it takes more than it may, and what it has is being killed;
-/// never otherwise. The call is looked at until that is dropped.
-pub(crate) fn watch(watched: Watched) -> impl Future<Output = Exceeded> + Send + use<> {
-    let (tell, told) = oneshot::channel();
-    let known = HashMap::from([(watched.leader, watched.start)]);
-    enlist(Entry { watched, since: Instant::now(), known, tell: Some(tell) });
-    async move {
-        match told.await {
-            Ok(exceeded) => exceeded,
-            // The thread could not be started, or panicked.
-            Err(_) => Exceeded::Unwatched,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Entry {
     watched: Watched,
@@ -107,96 +96,144 @@ struct Entry {
     tell: Option<oneshot::Sender<Exceeded>>,
 }
 
-#[derive(Debug)]
+/// Looks at the calls of a house, and lets go what is kept for a moment after them; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watcher(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    #[cfg(target_os = "linux")]
+    starters: Starters,
+    /// Groups whose last process was not gone when they were to be removed.
+    cages_left: Mutex<Vec<PathBuf>>,
+}
+
+#[derive(Debug, Default)]
 struct Queue {
     waiting: Vec<Entry>,
     thread: Thread,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Thread {
+    #[default]
     Absent,
     Running,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { waiting: Vec::new(), thread: Thread::Absent });
-
-fn queue() -> std::sync::MutexGuard<'static, Queue> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn enlist(entry: Entry) {
-    queue().waiting.push(entry);
-    attend();
-}
-
-/// Sees to it that the thread is there: it also lets go what is kept for a moment after calls.
-pub(super) fn attend() {
-    let before = std::mem::replace(&mut queue().thread, Thread::Running);
-    if before == Thread::Absent
-        && let Err(error) = std::thread::Builder::new().name("playhouse-watch".to_owned()).spawn(serve)
-    {
-        tracing::warn!(%error, "no thread for watching processes: calls that need it are ended");
-        leave();
+impl Watcher {
+    /// Has a call looked at. What comes back resolves when it takes more than it may, and what it has is being killed;
+    /// never otherwise. The call is looked at until that is dropped.
+    pub(crate) fn watch(&self, watched: Watched) -> impl Future<Output = Exceeded> + Send + use<> {
+        let (tell, told) = oneshot::channel();
+        let known = HashMap::from([(watched.leader, watched.start)]);
+        lock(&self.0.queue).waiting.push(Entry { watched, since: Instant::now(), known, tell: Some(tell) });
+        self.attend();
+        async move {
+            match told.await {
+                Ok(exceeded) => exceeded,
+                // The thread could not be started, or panicked.
+                Err(_) => Exceeded::Unwatched,
+            }
+        }
     }
-}
 
-fn leave() {
-    let mut queue = queue();
-    queue.thread = Thread::Absent;
-    queue.waiting.clear();
+    /// The threads that start processes.
+    #[cfg(target_os = "linux")]
+    pub(super) fn starters(&self) -> &Starters {
+        &self.0.starters
+    }
+
+    /// Removes a group as soon as its last process is gone.
+    pub(super) fn remove_later(&self, cage: PathBuf) {
+        lock(&self.0.cages_left).push(cage);
+        self.attend();
+    }
+
+    /// Removes groups that could not be removed when they were to be.
+    pub(super) fn remove_cages(&self) {
+        lock(&self.0.cages_left).retain(|folder| fs::remove_dir(folder).is_err());
+    }
+
+    /// Sees to it that the thread is there: it also lets go what is kept for a moment after calls.
+    pub(super) fn attend(&self) {
+        let before = std::mem::replace(&mut lock(&self.0.queue).thread, Thread::Running);
+        if before == Thread::Running {
+            return;
+        }
+        let watcher = self.clone();
+        let started = std::thread::Builder::new().name("playhouse-watch".to_owned()).spawn(move || watcher.serve());
+        if let Err(error) = started {
+            tracing::warn!(%error, "no thread for watching processes: calls that need it are ended");
+            self.leave();
+        }
+    }
+
+    fn leave(&self) {
+        let mut queue = lock(&self.0.queue);
+        queue.thread = Thread::Absent;
+        queue.waiting.clear();
+        drop(queue);
+        // Nobody is left who would let them go, and each holds what they are kept in.
+        #[cfg(target_os = "linux")]
+        self.0.starters.let_all_go();
+    }
+
+    fn serve(&self) {
+        let _leaving = Leaving(self);
+        crate::process::reap::hurry();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut strangers: HashSet<(i32, u64)> = HashSet::new();
+        let mut idle = 0;
+        let (mut next, mut before) = (Instant::now(), tasks());
+        let mut newest = proc_table::since(None, |_| {});
+        loop {
+            entries.retain(|entry| entry.tell.as_ref().is_some_and(|tell| !tell.is_closed()));
+            {
+                let mut queue = lock(&self.0.queue);
+                if !queue.waiting.is_empty() {
+                    // Who is a stranger to all others may be one of theirs.
+                    strangers.clear();
+                }
+                entries.append(&mut queue.waiting);
+                idle = if entries.is_empty() { idle + 1 } else { 0 };
+                if idle > IDLE {
+                    queue.thread = Thread::Absent;
+                    return;
+                }
+            }
+            #[cfg(target_os = "linux")]
+            self.0.starters.let_go();
+            self.remove_cages();
+            count(&mut entries);
+            let (now, tasks) = (Instant::now(), tasks());
+            let is_loose = entries.iter().any(|entry| entry.watched.cage.is_none());
+            let is_growing =
+                is_loose && matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
+            let is_due = now >= next && entries.iter().any(|entry| now.duration_since(entry.since) >= EVERY);
+            let _first = is_growing.then(First::go);
+            newest = if is_growing { glance(&mut entries, newest) } else { proc_table::since(None, |_| {}) };
+            if !entries.is_empty() && (is_growing || is_due) {
+                look(&mut entries, &mut strangers);
+                next = Instant::now() + (now.elapsed() * REST).clamp(EVERY, LONGEST);
+                before = tasks;
+            } else {
+                before = before.min(tasks);
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
 }
 
 /// Says that the thread is gone, even if it panicked.
-struct Leaving;
+struct Leaving<'a>(&'a Watcher);
 
-impl Drop for Leaving {
+impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            leave();
+            self.0.leave();
         }
-    }
-}
-
-fn serve() {
-    let _leaving = Leaving;
-    crate::process::reap::hurry();
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut strangers: HashSet<(i32, u64)> = HashSet::new();
-    let mut idle = 0;
-    let (mut next, mut before) = (Instant::now(), tasks());
-    let mut newest = proc_table::since(None, |_| {});
-    loop {
-        entries.retain(|entry| entry.tell.as_ref().is_some_and(|tell| !tell.is_closed()));
-        {
-            let mut queue = queue();
-            if !queue.waiting.is_empty() {
-                // Who is a stranger to all others may be one of theirs.
-                strangers.clear();
-            }
-            entries.append(&mut queue.waiting);
-            idle = if entries.is_empty() { idle + 1 } else { 0 };
-            if idle > IDLE {
-                queue.thread = Thread::Absent;
-                return;
-            }
-        }
-        tidy();
-        count(&mut entries);
-        let (now, tasks) = (Instant::now(), tasks());
-        let is_loose = entries.iter().any(|entry| entry.watched.cage.is_none());
-        let is_growing = is_loose && matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
-        let is_due = now >= next && entries.iter().any(|entry| now.duration_since(entry.since) >= EVERY);
-        let _first = is_growing.then(First::go);
-        newest = if is_growing { glance(&mut entries, newest) } else { proc_table::since(None, |_| {}) };
-        if !entries.is_empty() && (is_growing || is_due) {
-            look(&mut entries, &mut strangers);
-            next = Instant::now() + (now.elapsed() * REST).clamp(EVERY, LONGEST);
-            before = tasks;
-        } else {
-            before = before.min(tasks);
-        }
-        std::thread::sleep(GLANCE);
     }
 }
 
@@ -212,13 +249,6 @@ struct Taken {
     members: Vec<Seen>,
     threads: u64,
     memory: u64,
-}
-
-/// Lets go what nobody uses any more.
-fn tidy() {
-    #[cfg(target_os = "linux")]
-    super::starter::let_go();
-    super::cage::remove_what_is_left();
 }
 
 /// Looks at those whose cage tells how many there are.

@@ -1,13 +1,14 @@
 //! An executor under a stand-in for its agent, and a look at the machine's processes.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{EffectClass, SessionId, ToolCallId, ToolError, ToolReport, ToolResult};
-use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, OutputRoom, Sandbox, Tool, ToolJob, ToolSet, tool_threads};
+use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, OutputRoom, Sandbox, Tool, ToolJob, ToolRuntime, ToolSet};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -53,6 +54,7 @@ pub struct Bench {
     pub agent: ActorRef<ToolReport>,
     pub executor: ActorRef<ExecutorMsg>,
     pub reports: mpsc::UnboundedReceiver<ToolReport>,
+    pub runtime: ToolRuntime,
 }
 
 impl Bench {
@@ -90,19 +92,19 @@ impl Bench {
         let session = format!("s{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let (to, reports) = mpsc::unbounded_channel();
         let (agent, _) = Desk::spawn(None, Desk, to).await.unwrap();
+        let runtime = runtime_of(house);
         let args = ExecutorArgs {
             tools: ToolSet::new(tools).unwrap(),
             session_id: SessionId::new(session).unwrap(),
             cwd,
-            house_marker: house.to_owned(),
+            runtime: runtime.clone(),
             secrets: Default::default(),
             output,
             sandbox,
-            threads: tool_threads(),
             reply: agent.get_derived(),
         };
         let (executor, _) = Executor::spawn_linked(None, Executor, args, agent.get_cell()).await.unwrap();
-        Self { agent, executor, reports }
+        Self { agent, executor, reports, runtime }
     }
 
     pub fn start(&self, call: &str, name: &str, args: Value) {
@@ -137,6 +139,13 @@ impl Bench {
         self.start("only", name, args);
         self.finished().await.1
     }
+}
+
+/// What the tools of a house share: benches of one name are in one house.
+pub fn runtime_of(house: &str) -> ToolRuntime {
+    static HOUSES: Mutex<BTreeMap<String, ToolRuntime>> = Mutex::new(BTreeMap::new());
+    let mut houses = HOUSES.lock().unwrap();
+    houses.entry(house.to_owned()).or_insert_with(|| ToolRuntime::new(house)).clone()
 }
 
 /// The text of a result.

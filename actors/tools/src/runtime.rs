@@ -1,0 +1,89 @@
+//! What the tools of one house share, and what a running tool knows of its house.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use playhouse_protocol::Secrets;
+use playhouse_supervision::Threads;
+
+use crate::files::Files;
+use crate::output::OutputRoom;
+use crate::process::Processes;
+use crate::process::mark::{Mark, nonce};
+use crate::process::sweeps::Sweeps;
+use crate::sandbox::Confined;
+
+/// How many threads the tools of a house can block.
+pub const TOOL_THREADS: usize = 256;
+
+/// What the tools of one house share: threads for work that blocks, what is known of files, and what ends processes. A
+/// house makes one and gives it to its executors; clones are the same. Nothing of it outlives the house for more than
+/// the few seconds that processes take to die.
+///
+/// Only claims on files are not in it: those are the process's, so that agents of two houses cannot overwrite each
+/// other's changes either.
+#[derive(Clone, Debug)]
+pub struct ToolRuntime {
+    pub(crate) house: Arc<str>,
+    pub(crate) threads: Threads,
+    pub(crate) files: Arc<Files>,
+    pub(crate) processes: Processes,
+    abandoned: Arc<AtomicU64>,
+}
+
+/// For tools that run outside of any executor, in this process.
+static NO_HOUSE: LazyLock<ToolRuntime> =
+    LazyLock::new(|| ToolRuntime::new(&format!("none-{}-{:08x}", std::process::id(), nonce() >> 32)));
+
+impl ToolRuntime {
+    /// For the house of this name. Processes are marked with it, by which they are found when the house is dead.
+    pub fn new(house: &str) -> Self {
+        Self {
+            house: house.into(),
+            threads: Threads::new("playhouse-tools", TOOL_THREADS),
+            files: Arc::default(),
+            processes: Processes::default(),
+            abandoned: Arc::default(),
+        }
+    }
+
+    /// That of the house whose tool is running here.
+    pub(crate) fn here() -> Self {
+        SCOPE.try_with(|scope| scope.runtime.clone()).unwrap_or_else(|_| NO_HOUSE.clone())
+    }
+
+    /// A new mark, for what the house runs outside of its tools.
+    pub fn mark(&self) -> Mark {
+        Mark::new(&self.house, self.processes.clone())
+    }
+
+    /// Resolves when no search for surviving processes is under way: after this, whatever was dropped or killed is dead.
+    pub async fn settled(&self) {
+        self.processes.sweeps.settled().await;
+    }
+
+    /// How many tools were given up because they blocked their thread.
+    pub fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+tokio::task_local! {
+    pub(crate) static SCOPE: Scope;
+}
+
+/// For whom a tool runs; known to everything its future does, not to tasks it spawns.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) runtime: ToolRuntime,
+    /// The searches for processes that this call started.
+    pub(crate) sweeps: Sweeps,
+    pub(crate) secrets: Secrets,
+    pub(crate) confined: Arc<Confined>,
+    /// Where the session's long outputs are kept; without it they are cut.
+    pub(crate) output: Option<Arc<OutputRoom>>,
+}
