@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use playhouse::agent::machine::events::replay;
 use playhouse::protocol::SessionId;
-use playhouse::session::{FileStore, SessionStatus, SessionSummary, Store, StoreError, Take};
+use playhouse::session::{self, SessionStatus, SessionSummary, Store, StoreError, Take};
 use serde_json::json;
 
 use super::args::{SessionsArgs, SessionsCommand};
@@ -57,7 +58,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             }
             print(&lines)
         }
-        SessionsCommand::Rm { session, json } => remove(&open(folder)?, &session, json),
+        SessionsCommand::Rm { session, json } => remove(&*open(folder)?, &session, json),
     }
 }
 
@@ -76,13 +77,13 @@ fn tell_state(summary: &SessionSummary) {
 }
 
 /// The data directory, as one of the processes that share it.
-pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
-    FileStore::open(folder).map_err(|error| unusable(&error))
+pub(super) fn open(folder: &Path) -> Result<Arc<dyn Store>, Stop> {
+    session::open(folder).map_err(|error| unusable(&error))
 }
 
 /// The data directory, for one who changes nothing in it.
-pub(super) fn look(folder: &Path) -> Result<FileStore, Stop> {
-    FileStore::look(folder).map_err(|error| unusable(&error))
+pub(super) fn look(folder: &Path) -> Result<Arc<dyn Store>, Stop> {
+    session::look(folder).map_err(|error| unusable(&error))
 }
 
 /// Writes to stdout.
@@ -178,7 +179,7 @@ fn age(millis: u64) -> String {
 }
 
 /// Removes a session, then those of its sub-agents: nothing is left that needs them.
-fn remove(store: &FileStore, session: &SessionId, json: bool) -> Result<(), Stop> {
+fn remove(store: &dyn Store, session: &SessionId, json: bool) -> Result<(), Stop> {
     let all = store.list().map_err(Stop::refused)?;
     let Some(summary) = all.iter().find(|one| one.session_id == *session) else {
         return Err(Stop::refused(StoreError::Unknown { session: session.clone() }));

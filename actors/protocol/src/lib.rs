@@ -33,7 +33,7 @@ pub use call::{
     CallReport, FailureKind, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent,
 };
 pub use cancel::{Cancel, Credit};
-pub use commit::{Batch, CommitReport, Fate};
+pub use commit::{Batch, CommitReport, Fate, Refusal};
 pub use compat::OpenAiCompat;
 pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,

@@ -20,7 +20,8 @@ use super::{FileStore, lock};
 use crate::format::blob;
 use crate::format::chain::ChainHash;
 use crate::format::record::{self, Form, Print};
-use crate::store::{StoreError, Sync};
+use crate::store::Sync;
+use crate::store::error::StoreError;
 
 /// Room to encode a batch in: the JSON of one record, the lines of all.
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ impl FileStore {
         let expected = journal.len.max(journal.lost.end);
         if found.len() != expected || found.nlink() == 0 {
             let found = if found.nlink() == 0 { 0 } else { found.len() };
-            return Err(StoreError::Changed { path: paths.journal.clone(), expected, found });
+            return Err(StoreError::Changed { place: paths.journal.clone().into(), expected, found });
         }
         recovery::cut_tail(&paths, &file, std::mem::take(&mut journal.lost))?;
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
@@ -175,7 +176,7 @@ impl FileStore {
         });
         if let Err(reason) = named {
             lock(&self.suspects).insert(session.clone());
-            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason });
+            return Err(StoreError::FlushFailed { place: paths.journal.clone().into(), reason });
         }
         journal.unflushed = false;
         journal.folder_unflushed = false;

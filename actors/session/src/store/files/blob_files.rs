@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use super::disk::{Disk, flush_folder};
 use super::folder::{self, NO_FOLLOW};
 use crate::format::blob::{BlobName, BlobProblem, BlobRef, BlobSource};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// How many blobs are remembered by name; what is more is forgotten and looked up.
 const REMEMBERED: usize = 1024;
@@ -188,7 +188,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), StoreError> {
 }
 
 fn flush_failed(path: &Path, error: &io::Error) -> StoreError {
-    StoreError::FlushFailed { path: path.to_owned(), reason: error.to_string() }
+    StoreError::FlushFailed { place: path.into(), reason: error.to_string() }
 }
 
 /// Says that an owner's blobs may not be on the disk. Each owner has its own: one that has lost the journal and does

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// What a journal asks of the kernel.
 pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
@@ -69,7 +69,7 @@ pub(crate) fn write_batch(disk: &dyn Disk, file: &File, records: &[u8], path: &P
         Ok(written) if written == records.len() => Ok(()),
         Ok(written) => Err(StoreError::Io {
             doing: "append a batch",
-            path: path.to_owned(),
+            place: path.into(),
             reason: format!("only {written} of {} bytes were written; see that there is space", records.len()),
         }),
         Err(e) => Err(StoreError::io("append a batch", path, &e)),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use playhouse_protocol::SessionId;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Refuses to open a symbolic link.
 pub(crate) const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
@@ -46,6 +46,44 @@ impl Paths {
     /// Where the n-th torn tail is kept.
     pub fn torn(&self, n: u32) -> PathBuf {
         self.journal.with_extension(format!("journal.torn-{n}"))
+    }
+}
+
+/// Where a store has its files, on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDir(PathBuf);
+
+impl DataDir {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The folder that everything is in.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file that a session's journal is in, whether it is there yet or not.
+    pub fn journal(&self, session: &SessionId) -> PathBuf {
+        self.of(session).journal
+    }
+
+    /// The folder for long outputs of a session's tools. It is whoever writes them who makes it; it is removed with the
+    /// session.
+    pub fn outputs(&self, session: &SessionId) -> PathBuf {
+        self.of(session).output()
+    }
+
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.0.join("sessions")
+    }
+
+    pub(super) fn owners(&self) -> PathBuf {
+        self.0.join("owners")
+    }
+
+    pub(super) fn of(&self, session: &SessionId) -> Paths {
+        Paths::of(&self.sessions(), session)
     }
 }
 
@@ -100,10 +138,10 @@ pub(crate) fn check_if_there(path: &Path) -> Result<(), StoreError> {
 fn check(path: &Path) -> Result<(), StoreError> {
     let meta = fs::symlink_metadata(path).map_err(|e| StoreError::io("look at", path, &e))?;
     if meta.file_type().is_symlink() {
-        return Err(StoreError::Symlink { path: path.to_owned() });
+        return Err(StoreError::Symlink { place: path.into() });
     }
     if !meta.is_dir() {
-        return Err(StoreError::NotAFolder { path: path.to_owned() });
+        return Err(StoreError::NotAFolder { place: path.into() });
     }
     Ok(())
 }

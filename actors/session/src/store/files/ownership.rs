@@ -18,16 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{self, NO_FOLLOW};
 use super::listing::read_folder;
-use crate::store::StoreError;
-
-/// A live process that holds something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Its node.
-    pub node: NodeId,
-    /// Its process id.
-    pub pid: u32,
-}
+use crate::store::Holder;
+use crate::store::error::StoreError;
 
 /// A session's owner record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -283,7 +275,7 @@ impl Owners {
         self.exclusively(|| match read_record(record)? {
             Some(old) if old.node != self.node => {
                 self.refuse_if_held(session, &old)?;
-                Err(StoreError::Fenced { session: session.clone(), epoch })
+                Err(self.fenced(session, epoch, Some(&old)))
             }
             Some(_) | None => self.write_record(record, epoch, Standing::Held, Safety::Kernel),
         })
@@ -295,7 +287,7 @@ impl Owners {
             Some(old) if old.node == self.node && old.epoch == from => {
                 self.write_record(record, to, Standing::Held, Safety::Disk)
             }
-            Some(_) | None => Err(StoreError::Fenced { session: session.clone(), epoch: from }),
+            other => Err(self.fenced(session, from, other.as_ref())),
         })
     }
 
@@ -330,8 +322,14 @@ impl Owners {
                 *seen = stamp;
                 Ok(())
             }
-            Some(_) | None => Err(StoreError::Fenced { session: session.clone(), epoch }),
+            other => Err(self.fenced(session, epoch, other.as_ref())),
         }
+    }
+
+    /// What it means that a session's record is no longer ours under `epoch`.
+    fn fenced(&self, session: &SessionId, epoch: u64, record: Option<&OwnerRecord>) -> StoreError {
+        let by = self.holder(record).ok().flatten().filter(|by| by.node != self.node);
+        StoreError::Fenced { session: session.clone(), epoch, by }
     }
 
     /// Runs `change` if the session is ours under `epoch`; nobody can take it over meanwhile.

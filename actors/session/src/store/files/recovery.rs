@@ -14,7 +14,7 @@ use super::disk::{Disk, flush_folder};
 use super::folder::{self, NO_FOLLOW, Paths};
 use crate::format::record::{BadLine, decode};
 use crate::format::scan::{Check, Scan};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Reads a journal and its blobs.
 pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, StoreError> {
@@ -24,7 +24,7 @@ pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, 
     blobs.into_result()?;
     match scan.newer {
         Some(version) => {
-            Err(StoreError::NewerFormat { path: paths.journal.clone(), version, supported: FORMAT_VERSION })
+            Err(StoreError::NewerFormat { place: paths.journal.clone().into(), version, supported: FORMAT_VERSION })
         }
         None => Ok(scan),
     }
@@ -37,7 +37,7 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
     BufReader::new(file).read_until(b'\n', &mut line).map_err(|e| StoreError::io("read", path, &e))?;
     match decode(&line) {
         Err(BadLine::Newer { version }) => {
-            Err(StoreError::NewerFormat { path: path.to_owned(), version, supported: FORMAT_VERSION })
+            Err(StoreError::NewerFormat { place: path.into(), version, supported: FORMAT_VERSION })
         }
         Ok(_) | Err(BadLine::NotARecord { .. } | BadLine::Checksum { .. } | BadLine::UnknownEntry { .. }) => Ok(()),
     }
@@ -100,7 +100,7 @@ pub(crate) const JOURNAL_DRAFT: &str = "journal.new";
 /// Writes a journal to a new file that takes its name. After a failed flush the kernel may count as clean, and show,
 /// what never reached the disk: only bytes that are written again can be flushed again.
 pub(crate) fn write_anew(disk: &dyn Disk, paths: &Paths) -> Result<(), StoreError> {
-    let failed = |e: io::Error| StoreError::FlushFailed { path: paths.journal.clone(), reason: e.to_string() };
+    let failed = |e: io::Error| StoreError::FlushFailed { place: paths.journal.clone().into(), reason: e.to_string() };
     let draft = paths.journal.with_extension(JOURNAL_DRAFT);
     folder::remove_if_there(&draft)?;
     let Some(mut old) = folder::open_to_read(&paths.journal)? else { return Ok(()) };
