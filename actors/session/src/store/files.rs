@@ -93,13 +93,13 @@ impl FileStore {
     /// As [`FileStore::open`], with options.
     pub fn open_with(data_dir: impl Into<PathBuf>, options: FileOptions) -> Result<Self, StoreError> {
         let data_dir = DataDir::new(data_dir.into());
-        folder::ensure_all(data_dir.path())?;
+        folder::ensure_all(&*options.disk, data_dir.path())?;
         let (sessions, owners) = (data_dir.sessions(), data_dir.owners());
-        folder::ensure_named(&sessions)?;
-        folder::ensure_named(&owners)?;
+        folder::ensure_named(&*options.disk, &sessions)?;
+        folder::ensure_named(&*options.disk, &owners)?;
         folder::check_writable(&sessions)?;
         let node = options.node.clone().unwrap_or_else(new_node);
-        let owners = Owners::open(owners, node)?;
+        let owners = Owners::open(owners, node, options.disk.clone())?;
         Ok(Self::with(data_dir, owners, options))
     }
 
@@ -110,8 +110,9 @@ impl FileStore {
         for folder in [data_dir.path(), &data_dir.sessions(), &data_dir.owners()] {
             folder::check_if_there(folder)?;
         }
-        let owners = Owners::look(data_dir.owners(), new_node());
-        Ok(Self::with(data_dir, owners, FileOptions::default()))
+        let options = FileOptions::default();
+        let owners = Owners::look(data_dir.owners(), new_node(), options.disk.clone());
+        Ok(Self::with(data_dir, owners, options))
     }
 
     fn with(data_dir: DataDir, owners: Owners, options: FileOptions) -> Self {
@@ -138,10 +139,10 @@ impl FileStore {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let session = |draft: &str| name.strip_suffix(draft)?.strip_suffix('.').and_then(|id| SessionId::new(id).ok());
         if session(OWNER_DRAFT).is_some() {
-            return folder::remove_if_there(path);
+            return folder::remove_if_there(&*self.disk, path);
         }
         match session(JOURNAL_DRAFT) {
-            Some(session) if self.holder(&session)?.is_none() => folder::remove_if_there(path),
+            Some(session) if self.holder(&session)?.is_none() => folder::remove_if_there(&*self.disk, path),
             Some(_) | None => Ok(()),
         }
     }
@@ -200,7 +201,7 @@ impl FileStore {
         let tail = scan.good_end..scan.end;
         let (kept_aside, lost) = match scan.loses_its_tail() {
             true => (None, tail),
-            false => (recovery::cut_tail(&paths, &file, tail)?, 0..0),
+            false => (recovery::cut_tail(&*self.disk, &paths, &file, tail)?, 0..0),
         };
         let mut journal = Journal::empty(paths.clone(), epoch, Presence::File);
         journal.next_seq = scan.last_seq.saturating_add(1);
@@ -379,15 +380,15 @@ impl Store for FileStore {
                 return Err(StoreError::Unknown { session: session.clone() });
             }
             // First: should it end here, the session is still there to be removed again.
-            blob_files::remove(&paths.blobs)?;
-            blob_files::remove(&paths.output())?;
-            folder::remove_if_there(&paths.journal)?;
+            blob_files::remove(&*self.disk, &paths.blobs)?;
+            blob_files::remove(&*self.disk, &paths.output())?;
+            folder::remove_if_there(&*self.disk, &paths.journal)?;
             for torn in recovery::torn_files(&paths)? {
-                folder::remove_if_there(&torn)?;
+                folder::remove_if_there(&*self.disk, &torn)?;
             }
-            folder::remove_if_there(&paths.journal.with_extension(JOURNAL_DRAFT))?;
-            folder::remove_if_there(&paths.owner)?;
-            folder::sync(&paths.folder)
+            folder::remove_if_there(&*self.disk, &paths.journal.with_extension(JOURNAL_DRAFT))?;
+            folder::remove_if_there(&*self.disk, &paths.owner)?;
+            folder::sync(&*self.disk, &paths.folder)
         });
         if removed.is_ok() {
             *journal = None;

@@ -42,7 +42,11 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
         options.create_new(journal.presence != Presence::File);
-        let opened = options.open(&paths.journal).map_err(|e| StoreError::io("open", &paths.journal, &e))?;
+        let opened = match journal.presence {
+            Presence::File => options.open(&paths.journal),
+            Presence::Nothing | Presence::Claimed => self.disk.create(&options, &paths.journal),
+        };
+        let opened = opened.map_err(|e| StoreError::io("open", &paths.journal, &e))?;
         journal.presence = Presence::File;
         let file = Arc::new(opened);
         lock(&self.descriptors).put(session, file.clone());
@@ -63,8 +67,8 @@ impl FileStore {
         let paths = journal.paths.clone();
         let epoch = journal.epoch;
         if journal.presence == Presence::Nothing {
-            if folder::ensure(&paths.folder)? == Made::Now {
-                folder::sync(&self.sessions)?;
+            if folder::ensure(&*self.disk, &paths.folder)? == Made::Now {
+                folder::sync(&*self.disk, &self.sessions)?;
             }
             self.owners.claim_new(session, &paths.owner, epoch)?;
             journal.presence = Presence::Claimed;
@@ -77,7 +81,7 @@ impl FileStore {
             let found = if found.nlink() == 0 { 0 } else { found.len() };
             return Err(StoreError::Changed { place: paths.journal.clone().into(), expected, found });
         }
-        recovery::cut_tail(&paths, &file, std::mem::take(&mut journal.lost))?;
+        recovery::cut_tail(&*self.disk, &paths, &file, std::mem::take(&mut journal.lost))?;
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         buffers.lines.clear();
         let mut head = journal.head;
@@ -103,7 +107,7 @@ impl FileStore {
             match error.fate() {
                 // Their room may be needed. An owner that lost the journal leaves them: its successor may name them.
                 Fate::NotWritten => drop(self.owners.while_ours(session, &paths.owner, epoch, || {
-                    journal.blobs.roll_back(&paths.blobs);
+                    journal.blobs.roll_back(&*self.disk, &paths.blobs);
                 })),
                 Fate::Unknown => {}
             }
