@@ -61,6 +61,18 @@ pub enum SpawnError {
     /// The store cannot tell about the session.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The store cannot keep the session as safe as it is to be.
+    #[error(
+        "durability `{}` was asked for, and the store keeps `{}` at most: ask for that, or open the house with a data directory",
+        word(*.asked),
+        word(*.strongest)
+    )]
+    Durability {
+        /// How safe the session is to be.
+        asked: Durability,
+        /// The most that the store keeps.
+        strongest: Durability,
+    },
     /// The stage is closed.
     #[error("the house is closed")]
     Closed,
@@ -108,6 +120,15 @@ pub(crate) fn plain(durability: Durability) -> Settings {
         follow_up_mode: QueueMode::OneAtATime,
         config_id: None,
         metadata: None,
+    }
+}
+
+/// What settings call a durability.
+fn word(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Flush => "flush",
+        Durability::Os => "os",
+        Durability::None => "none",
     }
 }
 

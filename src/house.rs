@@ -29,7 +29,7 @@ use playhouse_agent::{
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
-use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
+use playhouse_session::{SessionSummary, Store, StoreError};
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
@@ -65,9 +65,6 @@ pub(crate) struct Inner {
     stage: Roster,
     writers: Roster,
     store: Arc<dyn Store>,
-    /// The store if it is one of files; a house in memory has none.
-    files: Option<Arc<FileStore>>,
-    memory: Arc<MemoryStore>,
     kinds: DashMap<String, KindFn>,
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
@@ -179,11 +176,10 @@ impl House {
 
     /// One session in the store.
     pub async fn session(&self, session: &SessionId) -> Result<SessionSummary, StoreError> {
-        let (store, files, id) = (self.0.store.clone(), self.0.files.clone(), session.clone());
+        let (store, id) = (self.0.store.clone(), session.clone());
         self.blocking(move || {
             let loaded = store.load(&id, playhouse_session::Take::Peek)?;
-            let held_by = files.map(|files| files.holder(&id)).transpose()?.flatten();
-            Ok(SessionSummary::of(&id, &loaded.entries, held_by, loaded.damage))
+            Ok(SessionSummary::of(&id, &loaded.entries, store.holder(&id)?, loaded.damage))
         })
         .await
     }
@@ -191,13 +187,7 @@ impl House {
     /// Deletes a session for good, unless an agent of this house or another process has it. Once begun it is carried
     /// out, also when nobody waits for it any more.
     pub async fn remove_session(&self, session: &SessionId) -> Result<(), StoreError> {
-        let held = self.hold(session).map_err(|by| StoreError::InUse {
-            session: session.clone(),
-            agent: match by {
-                Occupant::Agent(agent) | Occupant::Beneath(agent) => Some(agent),
-                Occupant::House => None,
-            },
-        })?;
+        let held = self.hold(session).map_err(|by| in_use(session, by))?;
         let store = self.0.store.clone();
         self.blocking(move || store.remove(held.session())).await
     }
@@ -251,9 +241,7 @@ impl House {
             // What could not be kept has been logged.
             let _ = tokio::time::timeout(RECORDINGS, recorder.settle()).await;
         }
-        if let Some(files) = &self.0.files {
-            files.close();
-        }
+        self.0.store.close();
     }
 
     async fn drained(&self) {
@@ -342,7 +330,7 @@ impl House {
     /// Puts an agent on the roster and starts it; its session is its own.
     async fn enter(
         &self,
-        mut opened: Opened,
+        opened: Opened,
         definition: Arc<Definition>,
         origin: Origin,
         wake: Wake,
@@ -350,8 +338,9 @@ impl House {
         if origin == Origin::Named {
             self.must_be_new(&opened.session_id).await?;
         }
-        if self.0.files.is_none() && opened.settings.durability != Durability::None {
-            Arc::make_mut(&mut opened.settings).durability = Durability::None;
+        let (asked, promises) = (opened.settings.durability, self.0.store.promises());
+        if !promises.keeps(asked) {
+            return Err(SpawnError::Durability { asked, strongest: promises.strongest });
         }
         let agent_id = opened.agent_id.clone();
         let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
@@ -387,9 +376,17 @@ impl House {
     }
 }
 
+fn in_use(session: &SessionId, by: Occupant) -> StoreError {
+    let agent = match by {
+        Occupant::Agent(agent) | Occupant::Beneath(agent) => Some(agent),
+        Occupant::House => None,
+    };
+    StoreError::InUse { session: session.clone(), agent }
+}
+
 /// What it means that work with the store was not done.
 fn unused(error: &impl fmt::Display) -> StoreError {
-    StoreError::Io { doing: "use the store", path: std::path::PathBuf::new(), reason: error.to_string() }
+    StoreError::Io { doing: "use it", place: "the store".into(), reason: error.to_string() }
 }
 
 /// A session in the hands of the house itself, until this is dropped.
@@ -416,7 +413,8 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
     ChildSpec {
         id: life.address.clone(),
         kind: "agent",
-        restart: Restart::Permanent,
+        // It ends by itself when someone else owns its session.
+        restart: Restart::Transient,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Stop(STOP),
         start: start_fn(move |above| {

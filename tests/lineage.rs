@@ -15,7 +15,7 @@ use playhouse::protocol::{
     ApiProtocol, CacheConfig, CacheStrategy, Cancel, EntryBody, LoopConfigSnapshot, LoopId, SessionId, StreamConfig,
     ThinkingLevel, ToolDefinition, TurnTrigger,
 };
-use playhouse::session::{FileStore, Store, StoreError, Take};
+use playhouse::session::{StoreError, Take};
 use playhouse::{AgentContext, AgentLoopConfig, agent_loop};
 use serde_json::json;
 
@@ -126,7 +126,7 @@ async fn the_options_of_an_agent_reach_its_requests_and_its_record() {
 
 /// What is known about each run of a session, from its journal.
 fn tags(folder: &std::path::Path, session: &SessionId) -> Vec<Option<Value>> {
-    let journal = FileStore::open(folder).unwrap().load(session, Take::Peek).unwrap().entries;
+    let journal = playhouse::session::open(folder).unwrap().load(session, Take::Peek).unwrap().entries;
     let tag = |entry: &playhouse::protocol::Entry| match &entry.body {
         EntryBody::LoopStarted { metadata, .. } => Some(metadata.as_deref().cloned()),
         _ => None,
@@ -296,7 +296,7 @@ async fn a_sub_agent_is_linked_to_the_call_that_asked_for_it() {
         (&*request.system_prompt, request.model_config.script.as_deref()),
         ("be kind", Some("other.json".as_ref()))
     );
-    let store = FileStore::open(folder.path().join("data")).unwrap();
+    let store = playhouse::session::open(folder.path().join("data")).unwrap();
     let journal = store.load(&child, Take::Peek).unwrap().entries;
     let EntryBody::Opened(opened) = &journal[0].1.body else { panic!("{journal:#?}") };
     let parent = SpawnRef {

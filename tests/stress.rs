@@ -20,7 +20,7 @@ use kit::{FnModel, FnTool, be_quiet_about, until};
 use playhouse::prelude::*;
 use playhouse::protocol::{AgentId, Command, EntryBody, InputId, Op, SessionId};
 use playhouse::session::disk::{Disk, Kernel};
-use playhouse::session::{Damage, DamageKind, FileOptions, FileStore, Store, Take};
+use playhouse::session::{Damage, DamageKind, FileOptions, Take};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -328,7 +328,7 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
     .await;
     house.shutdown(Duration::ZERO).await;
 
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = playhouse::session::open(folder.path()).unwrap();
     let mut found: BTreeMap<InputId, usize> = BTreeMap::new();
     let mut journals = 0;
     for session in store.sessions().unwrap() {

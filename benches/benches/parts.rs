@@ -14,7 +14,7 @@ use playhouse::protocol::{
     StreamDelta, ToolCallId, ToolDefinition,
 };
 use playhouse::provider::{Finish, Limits, chat};
-use playhouse::session::{ChainHash, FileStore, Store, Sync, record};
+use playhouse::session::{ChainHash, Store, Sync, record};
 use playhouse_agent::testing::Report;
 use playhouse_bench::wire::{self, Play};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ fn decoder(c: &mut Criterion) {
 /// What a record costs on its way to the disk, its hash and the write included.
 fn journal(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    let store = FileStore::open(folder.path()).unwrap();
+    let store = playhouse::session::open(folder.path()).unwrap();
     let session = SessionId::new("session").unwrap();
     let epoch = store.own(&session).unwrap();
     let text = "a message of about two hundred bytes, as people and models send them; ".repeat(3);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use playhouse::protocol::entry::{InputKind, QueuedInput};
 use playhouse::protocol::{AgentMessage, Batch, Class, CommitReport, Durability, Entry, EntryBody, EntryId, SessionId};
-use playhouse::session::{FileStore, MemoryStore, Store, Writer, WriterArgs, WriterMsg, shard};
+use playhouse::session::{MemoryStore, Store, Writer, WriterArgs, WriterMsg, shard};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ const WRITERS: usize = 4;
 /// as safe as `durability` says.
 pub async fn measure(durability: Durability, sessions: usize, records: u64) -> Result<Used, Error> {
     let data = tempfile::tempdir()?;
-    let store: Arc<dyn Store> = Arc::new(FileStore::open(data.path())?);
+    let store: Arc<dyn Store> = playhouse::session::open(data.path())?;
     let memory: Arc<MemoryStore> = Arc::default();
     let mut writers = Vec::new();
     for _ in 0..WRITERS {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use playhouse::journal::{Step, StepKind, decisions};
 use playhouse::protocol::{Seq, SessionId};
-use playhouse::session::{ChainHash, FileStore, Store, StoreError, Take, Verification};
+use playhouse::session::{ChainHash, Store, StoreError, Take, Verification};
 use serde_json::{Value, json};
 
 use super::args::{AuditArgs, AuditCommand};
@@ -17,7 +17,7 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
     let is_there = folder.exists();
     match args.command {
         AuditCommand::Verify { sessions, heads, json } => {
-            let report = if is_there { check(&look(folder)?, sessions)? } else { absent(sessions)? };
+            let report = if is_there { check(&*look(folder)?, sessions)? } else { absent(sessions)? };
             verify(&report, &heads, json, folder)
         }
         AuditCommand::Show { session, .. } if !is_there => Err(Stop::refused(StoreError::Unknown { session })),
@@ -45,7 +45,7 @@ fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Stop> {
 }
 
 /// Checks these sessions, or all.
-fn check(store: &FileStore, named: Vec<SessionId>) -> Result<Vec<Checked>, Stop> {
+fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Stop> {
     let everything = named.is_empty();
     let sessions = if everything { store.sessions().map_err(Stop::refused)? } else { named };
     let mut report = Vec::new();

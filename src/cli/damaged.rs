@@ -3,7 +3,6 @@
 //! What can be read becomes the conversation of a new session with today's configuration and no grants; the damaged
 //! journal stays as it is, with a last entry that names the new session.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use playhouse::House;
@@ -12,10 +11,9 @@ use playhouse::agent::machine::run::Ask;
 use playhouse::agent::{AgentHandle, new_session_id};
 use playhouse::from_config::FromConfig;
 use playhouse::protocol::entry::{Opened, Settings};
-use playhouse::protocol::{AgentMessage, Entry, EntryBody, Seq, SessionId};
-use playhouse::session::{LastRun, SessionStatus, SessionSummary, Store, Sync, Take};
+use playhouse::protocol::{AgentMessage, Entry, Seq, SessionId};
+use playhouse::session::{LastRun, SessionStatus, SessionSummary};
 
-use super::sessions::open;
 use super::stop::Stop;
 use super::text::Tint;
 use super::view::View;
@@ -55,7 +53,7 @@ pub fn advice(summary: &SessionSummary) -> Option<String> {
 
 /// A new session's agent with what can be read of a damaged one, and what was still to be said in that: it is said to
 /// the agent like any prompt, since no guard may have passed it. The agent's journal begins with what it is told first;
-/// after that, [`name_successor`] is due.
+/// after that, [`House::name_successor`] is due.
 pub async fn go_on(
     house: &House,
     session: &SessionId,
@@ -96,20 +94,4 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
         unsaid.extend(queued.messages.iter().cloned());
     }
     (durable.transcript().as_slice().to_vec(), unsaid)
-}
-
-/// Ends the damaged journal with an entry that names the session which goes on, so that nobody is asked again.
-pub fn name_successor(folder: &Path, session: &SessionId, to: SessionId) -> Result<(), Stop> {
-    let store = open(folder)?;
-    let loaded = store.load(session, Take::Own).map_err(Stop::refused)?;
-    let last = loaded.entries.last().map(|(_, entry)| entry.clone());
-    let entry = Entry {
-        id: format!("{session}#moved{}", loaded.entries.len()).into(),
-        loop_id: None,
-        parent: last.as_ref().map(|entry| entry.id.clone()),
-        at: last.map_or(0, |entry| entry.at),
-        body: EntryBody::RotatedTo { session: to },
-    };
-    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk).map_err(Stop::refused)?;
-    store.release(session).map_err(Stop::refused)
 }

@@ -98,7 +98,7 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop
                 let text = "its conversation ends with the model's words: go on with `playhouse run --session";
                 return Err(Stop::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
             };
-            damaged::name_successor(&work.folder, session, agent.session_id())?;
+            house.name_successor(session, agent.session_id()).await.map_err(Stop::refused)?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
             written(watch.verdict(followed, &agent.session_id()), watch.view).map_err(as_failure)
         }

@@ -186,10 +186,10 @@ async fn on_stage(house: &House, plan: &Plan, watch: &mut Watch) -> Result<(), S
     messages.push(Arc::new(AgentMessage::user(plan.prompt.as_str(), house.backstage().now().wall)));
     let prompt = Command::new(input_id.clone(), Op::prompt(messages));
     agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
-    if let (Accept::Damage, Some(stored), Some(folder)) = (plan.accept, &stored, &plan.folder)
+    if let (Accept::Damage, Some(stored)) = (plan.accept, &stored)
         && *stored != session
     {
-        damaged::name_successor(folder, stored, session.clone())?;
+        house.name_successor(stored, session.clone()).await.map_err(Stop::refused)?;
     }
     let followed = watch.follow(&agent, &input_id, &mut events).await;
     let done = watch.verdict(followed, &session);

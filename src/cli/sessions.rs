@@ -1,12 +1,13 @@
 //! `playhouse sessions`: what is in the data directory. Needs no house.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use playhouse::agent::machine::events::replay;
 use playhouse::journal::{conversation, entry_lines, session_table, state_words};
 use playhouse::protocol::SessionId;
-use playhouse::session::{FileStore, SessionSummary, Store, StoreError, Take};
+use playhouse::session::{self, SessionSummary, Store, StoreError, Take};
 use serde_json::json;
 
 use super::args::{SessionsArgs, SessionsCommand};
@@ -59,7 +60,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
             }
             print(&lines)
         }
-        SessionsCommand::Rm { session, json } => remove(&open(folder)?, &session, json),
+        SessionsCommand::Rm { session, json } => remove(&*open(folder)?, &session, json),
     }
 }
 
@@ -78,13 +79,13 @@ fn tell_state(summary: &SessionSummary) {
 }
 
 /// The data directory, as one of the processes that share it.
-pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
-    FileStore::open(folder).map_err(|error| unusable(&error))
+pub(super) fn open(folder: &Path) -> Result<Arc<dyn Store>, Stop> {
+    session::open(folder).map_err(|error| unusable(&error))
 }
 
 /// The data directory, for one who changes nothing in it.
-pub(super) fn look(folder: &Path) -> Result<FileStore, Stop> {
-    FileStore::look(folder).map_err(|error| unusable(&error))
+pub(super) fn look(folder: &Path) -> Result<Arc<dyn Store>, Stop> {
+    session::look(folder).map_err(|error| unusable(&error))
 }
 
 /// Writes to stdout.
@@ -111,7 +112,7 @@ fn list(all: &[SessionSummary], json: bool, folder: &Path) -> Result<(), Stop> {
 }
 
 /// Removes a session, then those of its sub-agents: nothing is left that needs them.
-fn remove(store: &FileStore, session: &SessionId, json: bool) -> Result<(), Stop> {
+fn remove(store: &dyn Store, session: &SessionId, json: bool) -> Result<(), Stop> {
     let all = store.list().map_err(Stop::refused)?;
     let Some(summary) = all.iter().find(|one| one.session_id == *session) else {
         return Err(Stop::refused(StoreError::Unknown { session: session.clone() }));

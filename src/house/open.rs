@@ -12,7 +12,7 @@ use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{Backstage, Definition, Roster, RuleBook};
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{Durability, NodeId, Secret};
+use playhouse_protocol::{NodeId, Secret};
 use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use super::ending::Ending;
 use super::turns::Turns;
-use super::{House, Inner, environment_secrets};
+use super::{House, Inner, environment_secrets, unused};
 use crate::builder::plain;
 
 /// How many writers a house has: sessions are spread over them.
@@ -64,13 +64,22 @@ pub enum OpenError {
 /// A house to be.
 #[derive(Default)]
 pub struct HouseBuilder {
-    data_dir: Option<PathBuf>,
-    store: FileOptions,
+    journals: Journals,
+    options: FileOptions,
     kinds: Vec<(String, KindFn)>,
     outside: Outside,
     recordings: Recordings,
     rules: Rules,
     book: Option<Arc<dyn RuleBook>>,
+}
+
+/// Where a house keeps its journals.
+#[derive(Debug, Default)]
+enum Journals {
+    #[default]
+    InMemory,
+    DataDir(PathBuf),
+    Store(Arc<dyn Store>),
 }
 
 /// What is done with the exchanges with services.
@@ -85,20 +94,26 @@ enum Recordings {
 impl fmt::Debug for HouseBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds: Vec<&str> = self.kinds.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("HouseBuilder").field("data_dir", &self.data_dir).field("kinds", &kinds).finish()
+        f.debug_struct("HouseBuilder").field("journals", &self.journals).field("kinds", &kinds).finish()
     }
 }
 
 impl HouseBuilder {
     /// Where journals are kept. Without it nothing survives the process.
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.data_dir = Some(path.into());
+        self.journals = Journals::DataDir(path.into());
+        self
+    }
+
+    /// Keeps journals in a store of the program's own, in the place of a data directory.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.journals = Journals::Store(store);
         self
     }
 
     /// How the data directory is used: the node's name, open files, and what lies between journals and the disk.
     pub fn store_options(mut self, options: FileOptions) -> Self {
-        self.store = options;
+        self.options = options;
         self
     }
 
@@ -180,23 +195,14 @@ impl HouseBuilder {
         unwinding()?;
         self.outside.wiring.vault.learn_all(environment_secrets());
         let recorder = self.recordings.wire(&mut self.outside.wiring).await?;
-        let files = match self.data_dir {
-            None => None,
-            Some(path) => Some(Arc::new(open_files(path, self.store).await?)),
-        };
-        if let Some(files) = &files {
-            // Journals decide what an agent believes to have done.
-            Arc::make_mut(&mut self.outside.sandbox).hidden.push(files.data_dir().to_owned());
-        }
         let memory = Arc::new(MemoryStore::default());
-        let store: Arc<dyn Store> = match &files {
-            Some(files) => files.clone(),
-            None => memory.clone(),
-        };
-        let node = match &files {
-            Some(files) => files.node().clone(),
-            None => NodeId::from(Uuid::new_v4().simple().to_string()),
-        };
+        let store = open_store(self.journals, self.options, memory.clone()).await?;
+        let data_dir = store.data_dir();
+        if let Some(data_dir) = &data_dir {
+            // Journals decide what an agent believes to have done.
+            Arc::make_mut(&mut self.outside.sandbox).hidden.push(data_dir.path().to_owned());
+        }
+        let node = store.node().unwrap_or_else(|| NodeId::from(Uuid::new_v4().simple().to_string()));
         if let Err(error) = playhouse_tools::adopt_orphans() {
             tracing::warn!("orphaned processes of tools will not be adopted: {error}");
         }
@@ -208,8 +214,8 @@ impl HouseBuilder {
         let stage = Roster::new("stage", supervisors.clone());
         let writers = Roster::new("sessions", supervisors);
         let journals = Reader::new(store.clone(), memory.clone());
-        let outputs = match files.clone() {
-            Some(files) => Outputs::beside_journals(move |session| files.output_folder(session)),
+        let outputs = match data_dir {
+            Some(data_dir) => Outputs::beside_journals(move |session| data_dir.outputs(session)),
             None => Outputs::default(),
         };
         let backstage = Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside);
@@ -230,16 +236,13 @@ impl HouseBuilder {
         ];
         let root = Supervisor::root(args).await.map_err(|error| OpenError::Root(error.to_string()))?;
         let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
-        let durability = if files.is_some() { Durability::Flush } else { Durability::None };
-        let plain = Arc::new(plain(durability));
+        let plain = Arc::new(plain(store.promises().strongest));
         let inner = Arc::new(Inner {
             backstage,
             root,
             stage,
             writers,
             store,
-            files,
-            memory,
             kinds,
             plain,
             turns: Turns::default(),
@@ -280,21 +283,27 @@ impl Recordings {
     }
 }
 
-async fn open_files(path: PathBuf, options: FileOptions) -> Result<FileStore, StoreError> {
+/// Opens the store and cleans up after houses that died with it open.
+async fn open_store(
+    journals: Journals,
+    options: FileOptions,
+    memory: Arc<MemoryStore>,
+) -> Result<Arc<dyn Store>, StoreError> {
     let work = move || {
-        let files = FileStore::open_with(path, options)?;
-        let dead = files.dead_nodes()?;
+        let store: Arc<dyn Store> = match journals {
+            Journals::InMemory => memory,
+            Journals::DataDir(path) => Arc::new(FileStore::open_with(path, options)?),
+            Journals::Store(store) => store,
+        };
+        let dead = store.dead_nodes()?;
         let killed = playhouse_tools::kill_leftovers(&dead.iter().map(NodeId::as_str).collect::<Vec<_>>());
         if killed > 0 {
             tracing::warn!(killed, "killed what dead houses left running");
         }
-        files.bury_all(&dead)?;
-        Ok(files)
+        store.bury(&dead)?;
+        Ok(store)
     };
-    match Threads::new("house", 1).run(work).await {
-        Ok(opened) => opened,
-        Err(error) => Err(StoreError::Io { doing: "open the store", path: PathBuf::new(), reason: error.to_string() }),
-    }
+    Threads::new("house", 1).run(work).await.unwrap_or_else(|error| Err(unused(&error)))
 }
 
 fn enlist_writers(writers: &Roster, backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<MemoryStore>) {
@@ -342,13 +351,14 @@ fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> Ch
     }
 }
 
-/// Whose restarts are spent is parked, and whoever waits for it hears of it.
+/// Whose restarts are spent is parked, and whoever waits for it hears of it. An agent that ended leaves the stage.
 fn notices(house: Arc<OnceLock<Weak<Inner>>>) -> NoticeFn {
     Arc::new(move |notice| {
         let Some(house) = house.get().and_then(Weak::upgrade) else { return };
         match notice {
             Notice::Parked { id, reason } => House(house).parked(&id, reason),
-            Notice::Started { .. } | Notice::Restarted { .. } | Notice::Ended { .. } => {}
+            Notice::Ended { id } => House(house).ended(&id),
+            Notice::Started { .. } | Notice::Restarted { .. } => {}
         }
     })
 }

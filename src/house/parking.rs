@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use playhouse_agent::approvals::APPROVALS;
 use playhouse_agent::{AgentHandle, Life, Occupant};
-use playhouse_protocol::{AgentEvent, AgentId, Entry, EntryBody, Event, EventId, SessionId};
-use playhouse_session::{Store, StoreError, Sync, Take};
+use playhouse_protocol::{AgentEvent, AgentId, EntryBody, Event, EventId, Seq, SessionId};
+use playhouse_session::{Note, StoreError, WriterMsg};
 use playhouse_supervision::{Supervisor, SupervisorError};
 
-use super::{House, unused};
+use super::{Held, House, in_use, unused};
 
 impl House {
     /// A supervisor gave a child up: its address says so to everybody who waits for it, and an agent's journal as well.
@@ -44,6 +44,16 @@ impl House {
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// An agent ended by itself: someone else owns its session now.
+    pub(super) fn ended(&self, id: &str) {
+        let Some(("agent", agent)) = id.split_once('/') else { return };
+        let agent = AgentId::from(agent);
+        if !self.0.backstage.is_closing() && self.0.backstage.life(&agent).is_some() {
+            let house = self.clone();
+            tokio::spawn(async move { house.take_off(&agent).await });
         }
     }
 
@@ -99,8 +109,7 @@ impl House {
             return;
         }
         let session = life.session();
-        self.settle(&session).await;
-        match self.journal_parked(&session, &reason).await {
+        match self.say(&session, EntryBody::Parked { reason: reason.clone() }).await {
             Ok(Some(seq)) => life.topic.publish(Event {
                 id: EventId { seq, k: 0 },
                 agent_id: life.agent_id.clone(),
@@ -118,7 +127,7 @@ impl House {
     pub(super) async fn settle(&self, session: &SessionId) {
         let house = &self.0.backstage;
         let Ok(writer) = house.writers.live(&house.writer_of(session), None).await else { return };
-        let _ = ractor::call!(writer, |reply| playhouse_session::WriterMsg::Settle { reply });
+        let _ = ractor::call!(writer, |reply| WriterMsg::Settle { reply });
     }
 
     /// Journals that a stored session cannot go on here, and lets go of it: another process may have what it takes. Once
@@ -128,43 +137,33 @@ impl House {
             // Somebody else in this house is about to find out the same.
             return Ok(());
         };
-        let (house, reason) = (self.clone(), reason.to_owned());
-        let noted = tokio::spawn(async move {
-            let noted = house.journal_parked(held.session(), &reason).await;
-            let store = house.0.store.clone();
-            let released = house.blocking(move || store.release(held.session())).await;
-            noted.map(drop).and(released)
-        });
-        noted.await.unwrap_or_else(|error| Err(unused(&error)))
+        self.say_and_release(held, EntryBody::Parked { reason: reason.to_owned() }).await
     }
 
-    /// Appends the entry, unless the journal says so already; `None` for a session that has no journal.
-    async fn journal_parked(
-        &self,
-        session: &SessionId,
-        reason: &str,
-    ) -> Result<Option<playhouse_protocol::Seq>, StoreError> {
-        let store: Arc<dyn Store> = match self.0.memory.has(session) {
-            true => self.0.memory.clone(),
-            false => self.0.store.clone(),
-        };
-        let (session, reason, at) = (session.clone(), reason.to_owned(), self.0.backstage.now().wall);
-        self.blocking(move || {
-            let loaded = store.load(&session, Take::Own)?;
-            let Some((_, last)) = loaded.entries.last() else { return Ok(None) };
-            if matches!(&last.body, EntryBody::Parked { reason: told } if *told == reason) {
-                return Ok(None);
-            }
-            let entry = Entry {
-                id: format!("{session}#parked{}", loaded.entries.len()).into(),
-                loop_id: None,
-                parent: Some(last.id.clone()),
-                at,
-                body: EntryBody::Parked { reason },
-            };
-            let seqs = store.append(&session, loaded.epoch, &[Arc::new(entry)], Sync::Disk)?;
-            Ok(seqs.first().copied())
-        })
-        .await
+    /// Ends a stored session's journal with an entry that names the session in which its conversation goes on, so that
+    /// nobody takes it up again. Once begun it is carried out, also when nobody waits for it any more.
+    pub async fn name_successor(&self, session: &SessionId, successor: SessionId) -> Result<(), StoreError> {
+        let held = self.hold(session).map_err(|by| in_use(session, by))?;
+        self.say_and_release(held, EntryBody::RotatedTo { session: successor }).await
+    }
+
+    async fn say_and_release(&self, held: Held, body: EntryBody) -> Result<(), StoreError> {
+        let house = self.clone();
+        let said = tokio::spawn(async move {
+            let said = house.say(held.session(), body).await;
+            house.0.backstage.release(held.session().clone());
+            house.settle(held.session()).await;
+            said.map(drop)
+        });
+        said.await.unwrap_or_else(|error| Err(unused(&error)))
+    }
+
+    /// Has the session's writer append an entry, unless the journal ends with it already; `None` if nothing was written.
+    async fn say(&self, session: &SessionId, body: EntryBody) -> Result<Option<Seq>, StoreError> {
+        let house = &self.0.backstage;
+        let writer = house.writers.live(&house.writer_of(session), None).await.map_err(|absent| unused(&absent))?;
+        let (session, note) = (session.clone(), Note { body, at: house.now().wall });
+        let said = ractor::call!(writer, |reply| WriterMsg::Note { session, note, reply });
+        said.unwrap_or_else(|error| Err(unused(&error)))
     }
 }

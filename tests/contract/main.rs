@@ -17,7 +17,7 @@ use playhouse::protocol::transcript::TranscriptError;
 use playhouse::protocol::{
     Access, Command, Entry, EntryBody, EntryId, LimitHit, Op, SessionId, ToolCallId, ToolDefinition, TurnTrigger,
 };
-use playhouse::session::{FileStore, Store, Take};
+use playhouse::session::Take;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -51,7 +51,7 @@ impl Stored {
     }
 
     fn journal(&self, session: &SessionId) -> Vec<(playhouse::protocol::Seq, Arc<Entry>)> {
-        let store = FileStore::open(self.folder.path().join("data")).unwrap();
+        let store = playhouse::session::open(self.folder.path().join("data")).unwrap();
         store.load(session, Take::Peek).unwrap().entries
     }
 

@@ -58,8 +58,7 @@ async fn read(journals: &Reader, session: &SessionId, after: Option<EventId>) ->
     match journals.run(work).await {
         Ok(read) => read,
         Err(error) => {
-            let path = std::path::PathBuf::new();
-            Err(StoreError::Io { doing: "read the journal", path, reason: error.to_string() }.into())
+            Err(StoreError::Io { doing: "read a journal", place: "the store".into(), reason: error.to_string() }.into())
         }
     }
 }

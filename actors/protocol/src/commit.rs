@@ -25,6 +25,15 @@ pub enum Fate {
     Unknown,
 }
 
+/// What it means for an agent that its batch was not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Someone else owns the session: the agent leaves it, and does not take it back.
+    Fenced,
+    /// The journal takes nothing more until it is loaded again: the agent parks.
+    Broken,
+}
+
 /// What a writer tells the agent it works for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitReport {
@@ -47,5 +56,7 @@ pub enum CommitReport {
         error: String,
         /// Whether it may be in the journal.
         fate: Fate,
+        /// What to do about it.
+        refusal: Refusal,
     },
 }

@@ -36,7 +36,7 @@ pub use call::{
 };
 pub use cancel::{Cancel, Credit};
 pub use command::{Command, Op, PlanDecision};
-pub use commit::{Batch, CommitReport, Fate};
+pub use commit::{Batch, CommitReport, Fate, Refusal};
 pub use compat::OpenAiCompat;
 pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,

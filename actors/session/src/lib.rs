@@ -21,15 +21,17 @@ mod writer;
 pub use format::chain::ChainHash;
 pub use format::scan::{Damage, DamageKind};
 pub use format::{blob, chain, record, scan};
+pub use store::error::{Failure, Location, StoreError};
 pub use store::files::disk;
-pub use store::files::{FileOptions, FileStore, Holder};
+pub use store::files::folder::DataDir;
+pub use store::files::{FileOptions, FileStore, look, open};
 pub use store::memory::MemoryStore;
-pub use store::{Loaded, Store, StoreError, Sync, Take};
+pub use store::{Answer, Group, Holder, Loaded, Promises, Store, Sync, Take};
 pub use views::reader::Reader;
 pub use views::summary::{LastRun, SessionStatus, SessionSummary};
 pub use views::verify::Verification;
 pub use views::{summary, verify};
-pub use writer::{JobNews, LOADS_AT_ONCE, REST, Writer, WriterArgs, WriterMsg, WriterState, shard};
+pub use writer::{AWAY, JobNews, LOADS_AT_ONCE, Note, REST, Writer, WriterArgs, WriterMsg, WriterState, shard};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
 pub const ACTORS: [(&str, &[&str]); 1] = [("writer", &WriterMsg::NAMES)];

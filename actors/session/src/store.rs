@@ -1,27 +1,30 @@
-//! What keeps journals: one trait, and the errors every store answers with.
+//! What keeps journals: one trait, and what it is asked.
 //!
 //! A store's calls block. The [`Writer`](crate::Writer) makes them on threads of its own; whoever else calls them does
 //! the same, since the runtime's blocking pool may be full of work that never ends.
 
+pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod memory;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fmt;
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentId, Entry, EntryId, Fate, NodeId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, NodeId, Seq, SessionId};
+use serde::{Deserialize, Serialize};
 
-use crate::format::record::Unencodable;
 use crate::format::scan::Damage;
 use crate::views::summary::SessionSummary;
+use crate::views::verify::Verification;
+use error::StoreError;
+use files::folder::DataDir;
 
 /// How a journal is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
     /// To go on with it: takes ownership, repairs a torn tail.
     Own,
-    /// To look at it: changes nothing on disk.
+    /// To look at it: changes nothing in the store.
     Peek,
 }
 
@@ -48,9 +51,65 @@ pub struct Loaded {
     pub damage: Vec<Damage>,
 }
 
+/// A live process that holds something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its name among those that share the store.
+    pub node: NodeId,
+    /// Its process id.
+    pub pid: u32,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "another process (pid {}, node {})", self.pid, self.node)
+    }
+}
+
+/// What a store keeps its word on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// The strongest durability that it keeps. With [`Durability::None`] its sessions end with the process.
+    pub strongest: Durability,
+}
+
+impl Promises {
+    /// Whether a session of this durability is as safe there as it asks to be.
+    pub fn keeps(self, asked: Durability) -> bool {
+        match (asked, self.strongest) {
+            (Durability::None, _) | (Durability::Os, Durability::Os) | (_, Durability::Flush) => true,
+            (Durability::Os | Durability::Flush, Durability::None) | (Durability::Flush, Durability::Os) => false,
+        }
+    }
+
+    /// Whether its sessions can be gone on with after the process has ended.
+    pub fn outlive_the_process(self) -> bool {
+        self.keeps(Durability::Os)
+    }
+}
+
+/// A batch for one journal.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Whose journal.
+    pub session: SessionId,
+    /// What [`Store::own`] or [`Store::load`] gave.
+    pub epoch: u64,
+    /// In order.
+    pub entries: Arc<[Arc<Entry>]>,
+    /// How safe it must be before it is answered.
+    pub sync: Sync,
+}
+
+/// What came of a group: its place among those that were given, and the number of each of its entries.
+pub type Answer = (usize, Result<Vec<Seq>, StoreError>);
+
 /// Where journals are kept.
-pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
-    /// Reads a journal. An unknown session is empty for [`Take::Own`], and makes no file; for [`Take::Peek`] it is
+pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
+    /// What it keeps its word on.
+    fn promises(&self) -> Promises;
+
+    /// Reads a journal. An unknown session is empty for [`Take::Own`], and makes nothing; for [`Take::Peek`] it is
     /// [`StoreError::Unknown`]. `Own` also lets a journal take appends again after a failure.
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError>;
 
@@ -70,8 +129,9 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     }
 
     /// Appends in order and answers each entry's number. Entries that are there already (by id, among the last 4096)
-    /// are not written again; one whose content is another is [`StoreError::Conflict`]. After an error the journal refuses appends, with the same error, until it is loaded
-    /// again; [`StoreError::fate`] says whether something of the failed batch may be in it then.
+    /// are not written again; one whose content is another is [`StoreError::Conflict`]. After an error other than
+    /// [`StoreError::Away`] the journal refuses appends, with the same error, until it is loaded again;
+    /// [`StoreError::fate`] says whether something of the failed batch may be in it then.
     fn append(
         &self,
         session: &SessionId,
@@ -83,244 +143,96 @@ pub trait Store: Send + std::marker::Sync + std::fmt::Debug + 'static {
     /// Flushes to disk what was appended. An error is final for the journal until it is loaded again.
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError>;
 
+    /// Appends for many sessions at once and answers each group once, a session's in their order: `answer` is called
+    /// with whatever is known by then, those that need no flush before those that do. What follows a group that failed
+    /// in its own session is not written. There are no more groups when `groups` ends, which may be early.
+    fn append_all(&self, groups: &mut dyn Iterator<Item = Group>, answer: &mut dyn FnMut(Vec<Answer>)) {
+        let (mut written, mut waiting) = (Vec::new(), Vec::new());
+        let mut failed: Vec<(SessionId, StoreError)> = Vec::new();
+        // Journals whose answers wait for a flush, in the order of their first, with the answers.
+        let mut unflushed: Vec<(SessionId, u64, Vec<Answer>)> = Vec::new();
+        for (place, Group { session, epoch, entries, sync }) in groups.enumerate() {
+            let done = match (failed.iter().find(|(other, _)| *other == session), sync) {
+                (Some((_, error)), _) => Err(error.clone()),
+                (None, Sync::Disk) => self.append(&session, epoch, &entries, Sync::Blobs),
+                (None, Sync::Kernel | Sync::Blobs) => self.append(&session, epoch, &entries, sync),
+            };
+            if let Err(error) = &done {
+                failed.push((session.clone(), error.clone()));
+            }
+            // Answers of one session keep their order, so what follows one that waits also waits.
+            match unflushed.iter_mut().find(|(other, ..)| *other == session) {
+                Some((.., answers)) => answers.push((place, done)),
+                None if sync == Sync::Disk && done.is_ok() => unflushed.push((session, epoch, vec![(place, done)])),
+                None => written.push((place, done)),
+            }
+        }
+        if !written.is_empty() {
+            answer(written);
+        }
+        for (session, epoch, answers) in unflushed {
+            match self.flush(&session, epoch) {
+                Ok(()) => waiting.extend(answers),
+                Err(error) => {
+                    let error = error.in_doubt();
+                    waiting.extend(answers.into_iter().map(|(place, _)| (place, Err(error.clone()))));
+                }
+            }
+        }
+        if !waiting.is_empty() {
+            answer(waiting);
+        }
+    }
+
     /// Every session, newest first. A damaged one is listed with its damage.
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError>;
 
+    /// Every session's id, in order.
+    fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        let mut all: Vec<SessionId> = self.list()?.into_iter().map(|session| session.session_id).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    /// Checks a journal, whoever holds it, and changes nothing. A store that keeps no hashes has no chain to check.
+    fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
+        self.load(session, Take::Peek).map(|loaded| Verification::unchained(loaded.entries))
+    }
+
     /// Deletes a session for good, unless another live process holds it.
     fn remove(&self, session: &SessionId) -> Result<(), StoreError>;
-
-    /// The file that a journal is in, whether it is there yet or not; `None` for a store without files.
-    fn path(&self, _session: &SessionId) -> Option<PathBuf> {
-        None
-    }
 
     /// Forgets what is held in memory for a session that will not be written to for a while. It stays owned.
     fn rest(&self, session: &SessionId) -> Result<(), StoreError>;
 
     /// As [`Store::rest`], and gives up ownership: another process may take it.
     fn release(&self, session: &SessionId) -> Result<(), StoreError>;
-}
 
-/// Why a store did not do what was asked, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// There is no such session.
-    #[error("there is no session `{session}`; list the sessions to see which there are")]
-    Unknown {
-        /// Which.
-        session: SessionId,
-    },
-    /// Another live process has it.
-    #[error("session `{session}` is held by another process (pid {pid}, node {node}); end that process or wait for it")]
-    Held {
-        /// Which.
-        session: SessionId,
-        /// Its owner.
-        node: NodeId,
-        /// The owner's process.
-        pid: u32,
-    },
-    /// An agent of this process has it, or it is being removed.
-    #[error(
-        "session `{session}` is in use {}: dismiss the agent first",
-        .agent.as_ref().map_or_else(|| "by the house".to_owned(), |agent| format!("by agent `{agent}`, which is on stage"))
-    )]
-    InUse {
-        /// Which.
-        session: SessionId,
-        /// The agent at the top of the tree that has it.
-        agent: Option<AgentId>,
-    },
-    /// Another process took it over.
-    #[error(
-        "session `{session}` was taken over by another process (it is no longer epoch {epoch} here); load it again"
-    )]
-    Fenced {
-        /// Which.
-        session: SessionId,
-        /// The epoch that is over.
-        epoch: u64,
-    },
-    /// The house that used it has ended.
-    #[error("this store is closed, because its house has ended; open the data directory again")]
-    Closed,
-    /// The store was opened with [`FileStore::look`](crate::FileStore::look).
-    #[error("this data directory was opened to look at it only; open it as a house does to change something")]
-    OnlyLooks,
-    /// It was appended to before it was loaded.
-    #[error("session `{session}` is not loaded here; load it before appending to it")]
-    NotLoaded {
-        /// Which.
-        session: SessionId,
-    },
-    /// An entry's id is in the journal with other content.
-    #[error(
-        "session `{session}` has another entry `{entry}`: two writers use this session as one; stop one of them, then load the session again"
-    )]
-    Conflict {
-        /// Which.
-        session: SessionId,
-        /// The id that both used.
-        entry: EntryId,
-    },
-    /// Someone else changed the file.
-    #[error("{path} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
-    Changed {
-        /// The journal.
-        path: PathBuf,
-        /// Its length as left.
-        expected: u64,
-        /// Its length now.
-        found: u64,
-    },
-    /// It was written by a newer version.
-    #[error("{path} has format version {version}, this build reads up to {supported}; use a newer version")]
-    NewerFormat {
-        /// The journal.
-        path: PathBuf,
-        /// Its version.
-        version: u32,
-        /// Ours.
-        supported: u32,
-    },
-    /// The entry cannot be written.
-    #[error("session `{session}`: {reason}")]
-    Unencodable {
-        /// Which.
-        session: SessionId,
-        /// Why.
-        reason: Unencodable,
-    },
-    /// A node's name that is in use or cannot be one.
-    #[error("node `{node}` {reason}")]
-    Node {
-        /// Which.
-        node: NodeId,
-        /// Why, and what to do.
-        reason: &'static str,
-    },
-    /// A link stands where a folder or file of the store belongs.
-    #[error("{path} is a symbolic link; the store follows none: give the real path")]
-    Symlink {
-        /// The link.
-        path: PathBuf,
-    },
-    /// Something else stands where a folder belongs.
-    #[error("{path} is not a folder; move it away or choose another data directory")]
-    NotAFolder {
-        /// What stands there.
-        path: PathBuf,
-    },
-    /// The file system takes no changes.
-    #[error("{path} is on a read-only file system; choose another data directory")]
-    ReadOnly {
-        /// Where.
-        path: PathBuf,
-    },
-    /// The user may not.
-    #[error("{path}: no permission; make it yours and writable (folders 0700), or choose another data directory")]
-    Denied {
-        /// Where.
-        path: PathBuf,
-    },
-    /// There is no room.
-    #[error("{path}: the disk is full; free some space, then resume")]
-    DiskFull {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A flush failed: what was written may not be on the disk.
-    #[error("{path} could not be flushed to disk ({reason}); check the disk, then load the session again")]
-    FlushFailed {
-        /// The journal, or a blob.
-        path: PathBuf,
-        /// The system's words.
-        reason: String,
-    },
-    /// Something failed after the batch, or a part of it, was handed to the kernel: it may be in the journal or not. The
-    /// next load finds out.
-    #[error("{cause}; what was being written may be in the journal all the same")]
-    InDoubt {
-        /// What failed.
-        cause: Box<StoreError>,
-    },
-    /// Anything else the system said.
-    #[error("{path}: could not {doing}: {reason}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// The system's words.
-        reason: String,
-    },
-}
+    /// Gives up every session, so that another house may have them. Nothing more can be taken here.
+    fn close(&self) {}
 
-impl StoreError {
-    /// Whether an append that failed with this error may have left something of its batch in the journal.
-    pub fn fate(&self) -> Fate {
-        match self {
-            Self::InDoubt { .. } => Fate::Unknown,
-            Self::Unknown { .. }
-            | Self::Held { .. }
-            | Self::InUse { .. }
-            | Self::Fenced { .. }
-            | Self::Closed
-            | Self::OnlyLooks
-            | Self::NotLoaded { .. }
-            | Self::Conflict { .. }
-            | Self::Changed { .. }
-            | Self::NewerFormat { .. }
-            | Self::Unencodable { .. }
-            | Self::Node { .. }
-            | Self::Symlink { .. }
-            | Self::NotAFolder { .. }
-            | Self::ReadOnly { .. }
-            | Self::Denied { .. }
-            | Self::DiskFull { .. }
-            | Self::FlushFailed { .. }
-            | Self::Io { .. } => Fate::NotWritten,
-        }
+    /// The live process that holds a session, this one included; `None` in a store that one process has for itself.
+    fn holder(&self, _session: &SessionId) -> Result<Option<Holder>, StoreError> {
+        Ok(None)
     }
 
-    /// The same failure, met when something of the batch may have been written.
-    pub(crate) fn in_doubt(self) -> Self {
-        Self::InDoubt { cause: Box::new(self) }
+    /// This process's name among those that share the store, if it is shared.
+    fn node(&self) -> Option<NodeId> {
+        None
     }
 
-    /// Whether it says nothing of what was appended before the batch that met it.
-    pub(crate) fn is_of_its_batch_alone(&self) -> bool {
-        match self {
-            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => true,
-            Self::InDoubt { cause } => cause.is_of_its_batch_alone(),
-            Self::Unknown { .. }
-            | Self::Held { .. }
-            | Self::InUse { .. }
-            | Self::Fenced { .. }
-            | Self::Closed
-            | Self::OnlyLooks
-            | Self::NotLoaded { .. }
-            | Self::Changed { .. }
-            | Self::NewerFormat { .. }
-            | Self::Node { .. }
-            | Self::Symlink { .. }
-            | Self::NotAFolder { .. }
-            | Self::ReadOnly { .. }
-            | Self::Denied { .. }
-            | Self::FlushFailed { .. } => false,
-        }
+    /// Nodes that died without order. Whoever has cleaned up after them calls [`Store::bury`].
+    fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        Ok(Vec::new())
     }
 
-    /// Sorts an I/O error by what can be done about it.
-    pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> Self {
-        let path = path.to_owned();
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
-            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path },
-            io::ErrorKind::PermissionDenied => Self::Denied { path },
-            io::ErrorKind::NotADirectory => Self::NotAFolder { path },
-            _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => Self::Symlink { path },
-            _ => Self::Io { doing, path, reason: error.to_string() },
-        }
+    /// Forgets dead nodes, and removes what they were in the middle of writing.
+    fn bury(&self, _nodes: &[NodeId]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Where its files are, if it has any on this machine.
+    fn data_dir(&self) -> Option<DataDir> {
+        None
     }
 }

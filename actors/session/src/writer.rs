@@ -8,12 +8,14 @@
 //!   then says what happened; meanwhile the next group gathers. A job begins when everyone who is at work on this
 //!   thread has had a turn: alone that is at once, among many it saves most of the changes of thread. A load runs beside
 //!   the job: what follows for its session waits for it, and nobody else does.
+//!   What the store is away for is put off and done again every [`AWAY`], a session's messages in their order; nobody
+//!   else waits for it.
 //!   A session that rests is let go of by the next job, or after [`REST`], so that the end of a run costs no job.
 //! - **Works** on threads of its shard's own, one for jobs and at most [`LOADS_AT_ONCE`] for loads, which live as long as
 //!   the shard: users' code that fills the runtime's blocking pool cannot keep anyone from committing.
 //! - **Dies** when a job or a load panics. What was queued is gone, unacknowledged: agents see the death and send those
 //!   batches again, and the store answers entries it already has with their numbers. A job that outlives its Writer
-//!   finishes the append it is in, does nothing more and tells nobody; its successor's first job comes after that, on
+//!   finishes the appends it is in, does nothing more and tells nobody; its successor's first job comes after that, on
 //!   the same thread. A load that outlives its Writer tells nobody either: whoever asked asks the successor, where
 //!   everything for that session waits until the old load is over.
 //!
@@ -32,24 +34,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use playhouse_protocol::{Batch, CommitReport, Durability, SessionId};
+use playhouse_protocol::{Batch, CommitReport, Durability, Seq, SessionId};
 use playhouse_supervision::Threads;
 use playhouse_supervision::threads::panic_text;
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::store::error::StoreError;
 use crate::store::files::folder::stable_hash;
 use crate::store::memory::MemoryStore;
-use crate::store::{Loaded, Store, StoreError};
+use crate::store::{Loaded, Store};
 use job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
-use load::{Load, Loads};
+use load::{Load, Loads, Then};
+
+pub use load::Note;
 
 /// How many journals a Writer reads at once; more wait for a thread.
 pub const LOADS_AT_ONCE: usize = 4;
 
 /// How long a session that rests may keep its memory while its Writer has nothing else to do.
 pub const REST: Duration = Duration::from_secs(1);
+
+/// How long a Writer waits before it sends again what the store was away for.
+pub const AWAY: Duration = Duration::from_millis(250);
 
 /// The shard of `n` that a session belongs to.
 pub fn shard(session: &SessionId, n: usize) -> usize {
@@ -78,6 +86,16 @@ pub enum WriterMsg {
         session: SessionId,
         /// Who is told.
         reply: RpcReplyPort<Result<Loaded, StoreError>>,
+    },
+    /// Say something in a stored session that no agent writes to, unless its journal ends with just that. Answers the
+    /// entry's number; `None` when nothing was written, for one that has no journal too.
+    Note {
+        /// Whose journal.
+        session: SessionId,
+        /// What is said.
+        note: Note,
+        /// Who is told.
+        reply: RpcReplyPort<Result<Option<Seq>, StoreError>>,
     },
     /// Free the memory of a session that will be quiet for a while, when it is convenient; it stays this process's. Any
     /// other message about it that comes before calls this off.
@@ -108,13 +126,14 @@ pub enum WriterMsg {
 
 impl WriterMsg {
     /// Every name that [`WriterMsg::name`] gives.
-    pub const NAMES: [&'static str; 7] = ["Append", "Load", "Rest", "Release", "Remove", "Settle", "Job"];
+    pub const NAMES: [&'static str; 8] = ["Append", "Load", "Note", "Rest", "Release", "Remove", "Settle", "Job"];
 
     /// The message's name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Append { .. } => "Append",
             Self::Load { .. } => "Load",
+            Self::Note { .. } => "Note",
             Self::Rest { .. } => "Rest",
             Self::Release { .. } => "Release",
             Self::Remove { .. } => "Remove",
@@ -140,6 +159,8 @@ enum News {
     Finished,
     /// A load is over, this Writer's or its predecessor's.
     Loaded,
+    /// The store may be back.
+    Again,
     /// The job or a load panicked.
     Panicked(String),
 }
@@ -181,6 +202,9 @@ pub struct WriterState {
     /// Sessions to let go of with the next job, or when the timer ends.
     resting: HashSet<SessionId>,
     rest_timer: Option<AbortHandle>,
+    /// What the store was away for, a session's in their order: done again when the timer ends.
+    away: Vec<Work>,
+    away_timer: Option<AbortHandle>,
     phase: Phase,
     outbox: Arc<Outbox>,
 }
@@ -199,7 +223,7 @@ enum Phase {
 impl Drop for WriterState {
     fn drop(&mut self) {
         self.shared.gone.store(true, Ordering::SeqCst);
-        if let Some(timer) = &self.rest_timer {
+        for timer in self.rest_timer.iter().chain(&self.away_timer) {
             timer.abort();
         }
     }
@@ -236,6 +260,27 @@ impl WriterState {
         self.rest_timer = Some(timer.abort_handle());
     }
 
+    /// Tells what there is to tell, and puts off what the store was away for.
+    fn deliver(&mut self, myself: &ActorRef<WriterMsg>) {
+        self.away.append(&mut self.outbox.deliver());
+        if self.away.is_empty() || self.away_timer.is_some() {
+            return;
+        }
+        let writer = myself.clone();
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(AWAY).await;
+            tell(&writer, News::Again);
+        });
+        self.away_timer = Some(timer.abort_handle());
+    }
+
+    /// Puts what the store was away for before everything else.
+    fn try_again(&mut self) {
+        for work in self.away.drain(..).rev() {
+            self.queue.push_front(work);
+        }
+    }
+
     /// Lets a group gather for the next job, unless one runs.
     fn gather(&mut self, myself: &ActorRef<WriterMsg>) {
         match self.phase {
@@ -255,12 +300,12 @@ impl WriterState {
 
     /// Starts what can be done now: loads, and a job if there is something for it.
     fn start(&mut self, myself: &ActorRef<WriterMsg>) -> io::Result<()> {
-        let Taken { appends, mut controls, loads } = take(&mut self.queue, &mut self.args.loads.lock());
+        let Taken { appends, mut controls, loads } = take(&mut self.queue, &mut self.args.loads.lock(), &self.away);
         for load in loads {
-            let (shared, writer) = (self.shared.clone(), myself.clone());
+            let (shared, writer, outbox) = (self.shared.clone(), myself.clone(), self.outbox.clone());
             let end = self.args.loads.end_of(load.session.clone(), || WriterMsg::Job(JobNews(News::Loaded)));
             self.args.load_threads.start(move || {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shared.load(load))) {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shared.load(load, &outbox))) {
                     tell(&writer, News::Panicked(panic_text(panic.as_ref())));
                 }
                 drop(end);
@@ -314,6 +359,8 @@ impl Actor for Writer {
             queue: VecDeque::new(),
             resting: HashSet::new(),
             rest_timer: None,
+            away: Vec::new(),
+            away_timer: None,
             phase: Phase::Idle,
             outbox: Arc::default(),
         })
@@ -332,7 +379,10 @@ impl Actor for Writer {
                 state.queue(&myself, append);
             }
             WriterMsg::Load { session, reply } => {
-                state.queue(&myself, |ticket| Work::Load(Load { session, reply, ticket }));
+                state.queue(&myself, |ticket| Work::Load(Load { session, then: Then::Give(reply), ticket }));
+            }
+            WriterMsg::Note { session, note, reply } => {
+                state.queue(&myself, |ticket| Work::Load(Load { session, then: Then::Note(note, reply), ticket }));
             }
             WriterMsg::Rest { session } => state.rest(&myself, session),
             WriterMsg::Release { session } => {
@@ -345,7 +395,7 @@ impl Actor for Writer {
                 state.queue(&myself, |ticket| Work::Control(Control::Settle { reply, after: None }, ticket));
             }
             WriterMsg::Job(JobNews(news)) => {
-                state.outbox.deliver();
+                state.deliver(&myself);
                 match news {
                     News::Gathered => state.start(&myself)?,
                     News::Rested => {
@@ -364,6 +414,11 @@ impl Actor for Writer {
                         state.gather(&myself);
                     }
                     News::Loaded => state.gather(&myself),
+                    News::Again => {
+                        state.away_timer = None;
+                        state.try_again();
+                        state.gather(&myself);
+                    }
                     News::Panicked(text) => return Err(format!("a writer's job panicked: {text}").into()),
                 }
             }
@@ -373,12 +428,14 @@ impl Actor for Writer {
 
     /// Ends in order: what was accepted is written and reported first.
     async fn post_stop(&self, myself: ActorRef<WriterMsg>, state: &mut WriterState) -> Result<(), ActorProcessingErr> {
+        // Once more; what the store is away for then was never acknowledged.
+        state.try_again();
         loop {
             if let Phase::Working(over) = std::mem::replace(&mut state.phase, Phase::Idle) {
                 // An end is an end, a panic's too.
                 let _ = over.await;
             }
-            state.outbox.deliver();
+            state.deliver(&myself);
             state.start(&myself)?;
             if matches!(state.phase, Phase::Idle) && !state.args.loads.one_ended().await {
                 return Ok(());

@@ -231,7 +231,7 @@ fn f34_linked_blobs_are_refused_and_what_is_no_loss_is_not_reported_as_one() {
     fs::rename(&path, &elsewhere).unwrap();
     symlink(&elsewhere, &path).unwrap();
     let refused = || [Take::Peek, Take::Own].map(|take| store.load(&session, take).unwrap_err());
-    let linked = StoreError::Symlink { path: path.clone() };
+    let linked = StoreError::Symlink { place: path.clone().into() };
     assert_eq!(refused(), [linked.clone(), linked]);
     fs::remove_file(&path).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
@@ -244,7 +244,7 @@ fn f34_linked_blobs_are_refused_and_what_is_no_loss_is_not_reported_as_one() {
     let blobs = path.parent().unwrap();
     fs::rename(blobs, &elsewhere).unwrap();
     symlink(&elsewhere, blobs).unwrap();
-    let linked = StoreError::Symlink { path: blobs.to_owned() };
+    let linked = StoreError::Symlink { place: blobs.to_owned().into() };
     assert_eq!(refused(), [linked.clone(), linked.clone()]);
     fs::remove_file(blobs).unwrap();
     let epoch = store.load(&session, Take::Own).unwrap().epoch;
@@ -442,7 +442,7 @@ fn f30_a_blob_that_finds_no_room_is_as_a_record_that_finds_none() {
     let batch = [prompt("one", &long('a')), second];
     let error = store.append(&session, epoch, &batch, Sync::Kernel).unwrap_err();
     let blobs = blob_path(folder.path(), &long('s')).parent().unwrap().to_owned();
-    let full = StoreError::DiskFull { path: blobs.join(BlobName::of(long('c').as_bytes()).as_str()) };
+    let full = StoreError::DiskFull { place: blobs.join(BlobName::of(long('c').as_bytes()).as_str()).into() };
     assert_eq!(error, full);
     assert!(error.to_string().ends_with("the disk is full; free some space, then resume"), "{error}");
     assert!(snapshot(folder.path()) == before, "nothing of the batch takes room");
@@ -467,7 +467,7 @@ fn f31_after_a_failed_flush_of_a_blob_nothing_is_trusted_until_it_is_written_ane
     let entry = prompt("p", &long('a'));
     store.append(&session, epoch, one(&entry), Sync::Kernel).unwrap();
     let path = blob_path(folder.path(), &long('a'));
-    let cause = StoreError::FlushFailed { path: path.clone(), reason: "injected flush error".into() };
+    let cause = StoreError::FlushFailed { place: path.clone().into(), reason: "injected flush error".into() };
     let failed = StoreError::InDoubt { cause: Box::new(cause) };
     for _ in 0..2 {
         assert_eq!(store.flush(&session, epoch), Err(failed.clone()));
@@ -493,7 +493,7 @@ fn a_blob_that_someone_deleted_before_its_flush_is_not_flushed_over() {
     let path = blob_path(folder.path(), &long('a'));
     fs::remove_file(&path).unwrap();
     let Err(StoreError::InDoubt { cause }) = store.flush(&session, epoch) else { panic!() };
-    assert!(matches!(*cause, StoreError::FlushFailed { path: of, .. } if of == path));
+    assert!(matches!(*cause, StoreError::FlushFailed { place, .. } if place == path.as_path().into()));
     let loaded = store.load(&session, Take::Own).unwrap();
     assert_eq!(loaded.damage.len(), 1);
     store.flush(&session, loaded.epoch).unwrap();

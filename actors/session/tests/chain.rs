@@ -11,7 +11,7 @@ use common::{Fault, TestDisk, entry, find, id, opened, prompt, prompts, store_on
 use playhouse_protocol::{AgentMessage, CommitReport, Entry, EntryBody, Seq};
 use playhouse_session::blob::{BlobProblem, NoBlobs};
 use playhouse_session::record::{BadLine, encode};
-use playhouse_session::{ChainHash, DamageKind, FileStore, Store, StoreError, Sync, Take, Verification};
+use playhouse_session::{ChainHash, DamageKind, FileStore, Holder, Store, StoreError, Sync, Take, Verification};
 
 /// A store with a journal of these entries, and where that is.
 fn written(entries: &[Arc<Entry>]) -> (tempfile::TempDir, FileStore, PathBuf) {
@@ -380,7 +380,8 @@ fn f33_what_a_stale_owner_wrote_is_noted_and_does_not_break_the_chain() {
     let mine = new.own(&session).unwrap();
     new.append(&session, mine, &prompts("new", 1), Sync::Kernel).unwrap();
     disk.open();
-    let cause = Box::new(StoreError::Fenced { session: session.clone(), epoch });
+    let by = Some(Holder { node: new.node().clone(), pid: std::process::id() });
+    let cause = Box::new(StoreError::Fenced { session: session.clone(), epoch, by });
     assert_eq!(stale.join().unwrap(), Err(StoreError::InDoubt { cause }));
     let mine = new.load(&session, Take::Own).unwrap().epoch;
     new.append(&session, mine, &prompts("more", 1), Sync::Kernel).unwrap();

@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{entry, id, numbered, opened, prompt, prompts};
-use playhouse_protocol::{Content, Durability, Entry, EntryBody, Message, Seq};
-use playhouse_session::{FileStore, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
+use playhouse_protocol::{Content, Durability, Entry, EntryBody, Message, Seq, SessionId};
+use playhouse_session::{FileStore, Group, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
 
 fn conforms<S: Store>(make: impl Fn() -> S) {
     unknown_sessions(make());
@@ -20,6 +20,7 @@ fn conforms<S: Store>(make: impl Fn() -> S) {
     removed_is_gone(make());
     many_threads_append_at_once(make());
     long_content_comes_back(make());
+    groups_get_one_answer_each_and_a_failure_stays_in_its_session(make());
 }
 
 fn unknown_sessions(store: impl Store) {
@@ -106,7 +107,7 @@ fn f53_a_known_id_with_other_content_is_refused<S: Store>(make: &impl Fn() -> S)
 fn only_the_owner_of_the_epoch_appends(store: impl Store) {
     let session = id("s");
     let epoch = store.own(&session).unwrap();
-    let fenced = |epoch| StoreError::Fenced { session: session.clone(), epoch };
+    let fenced = |epoch| StoreError::Fenced { session: session.clone(), epoch, by: None };
     store.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
     assert_eq!(store.append(&session, epoch + 1, &prompts("b", 1), Sync::Kernel), Err(fenced(epoch + 1)));
     assert_eq!(store.flush(&session, epoch + 1), Err(fenced(epoch + 1)));
@@ -217,6 +218,33 @@ fn long_content_comes_back(store: impl Store) {
     assert_eq!(store.append(&session, epoch, &all[4..], Sync::Disk).unwrap(), [Seq(5)]);
     store.remove(&session).unwrap();
     assert_eq!(store.load(&session, Take::Own).unwrap().entries, vec![]);
+}
+
+fn groups_get_one_answer_each_and_a_failure_stays_in_its_session(store: impl Store) {
+    let (good, bad) = (id("good"), id("bad"));
+    let epochs = [&good, &bad].map(|session| store.own(session).unwrap());
+    store.append(&bad, epochs[1], &[prompt("s/1", "one")], Sync::Kernel).unwrap();
+    let group = |session: &SessionId, epoch, entries: Vec<Arc<Entry>>, sync| Group {
+        session: session.clone(),
+        epoch,
+        entries: entries.into(),
+        sync,
+    };
+    let groups = [
+        group(&good, epochs[0], prompts("a", 2), Sync::Disk),
+        group(&bad, epochs[1], vec![prompt("s/1", "another")], Sync::Disk),
+        group(&good, epochs[0], prompts("b", 1), Sync::Kernel),
+        group(&bad, epochs[1], prompts("c", 1), Sync::Kernel),
+    ];
+    let mut answers = Vec::new();
+    store.append_all(&mut groups.into_iter(), &mut |some| answers.extend(some));
+    let places = |of: [usize; 2]| answers.iter().map(|(n, _)| *n).filter(move |n| of.contains(n));
+    assert_eq!((places([0, 2]).collect(), places([1, 3]).collect()), (vec![0, 2], vec![1, 3]), "in a session's order");
+    answers.sort_by_key(|(n, _)| *n);
+    let conflict = StoreError::Conflict { session: bad.clone(), entry: "s/1".into() };
+    let expected = [Ok(vec![Seq(1), Seq(2)]), Err(conflict.clone()), Ok(vec![Seq(3)]), Err(conflict)];
+    assert_eq!(answers.into_iter().map(|(_, answer)| answer).collect::<Vec<_>>(), expected);
+    assert_eq!(store.load(&bad, Take::Own).unwrap().entries.len(), 1);
 }
 
 #[test]

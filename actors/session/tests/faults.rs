@@ -99,7 +99,7 @@ fn f31_a_failed_flush_is_final_until_the_journal_is_written_anew() {
     store.append(&session, epoch, &all[..1], Sync::Disk).unwrap();
     let path = find(folder.path(), "s.journal");
     let error = store.append(&session, epoch, &all[1..], Sync::Disk).unwrap_err();
-    let cause = Box::new(StoreError::FlushFailed { path: path.clone(), reason: "injected flush error".into() });
+    let cause = Box::new(StoreError::FlushFailed { place: path.clone().into(), reason: "injected flush error".into() });
     let expected = StoreError::InDoubt { cause };
     assert_eq!((&error, error.fate()), (&expected, Fate::Unknown));
     let (writes, flushes) = (disk.writes.load(Ordering::SeqCst), disk.flushes.load(Ordering::SeqCst));
@@ -245,7 +245,7 @@ fn f34_linked_folders_and_files_are_refused_with_the_reason() {
     fs::create_dir(&real).unwrap();
     let refused = |data: &Path, link: &Path| {
         let error = FileStore::open(data).unwrap_err();
-        assert_eq!(error, StoreError::Symlink { path: link.to_owned() });
+        assert_eq!(error, StoreError::Symlink { place: link.to_owned().into() });
         assert!(error.to_string().contains("give the real path"), "{error}");
     };
     let data = folder.path().join("data");
@@ -270,13 +270,13 @@ fn f34_linked_folders_and_files_are_refused_with_the_reason() {
     fs::rename(&path, real.join("elsewhere")).unwrap();
     symlink(real.join("elsewhere"), &path).unwrap();
     for take in [Take::Own, Take::Peek] {
-        assert_eq!(store.load(&session, take), Err(StoreError::Symlink { path: path.clone() }));
+        assert_eq!(store.load(&session, take), Err(StoreError::Symlink { place: path.clone().into() }));
     }
     let shard = path.parent().unwrap();
     fs::rename(shard, real.join("shard")).unwrap();
     symlink(real.join("shard"), shard).unwrap();
     store.rest(&session).unwrap();
-    assert_eq!(store.load(&session, Take::Own), Err(StoreError::Symlink { path: shard.to_owned() }));
+    assert_eq!(store.load(&session, Take::Own), Err(StoreError::Symlink { place: shard.to_owned().into() }));
 }
 
 #[test]
@@ -284,12 +284,12 @@ fn f34_something_else_in_place_of_a_folder_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     fs::write(&data, "a file").unwrap();
-    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { path: data.clone() });
+    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { place: data.clone().into() });
     assert!(matches!(FileStore::open(data.join("below")).unwrap_err(), StoreError::NotAFolder { .. }));
     fs::remove_file(&data).unwrap();
     fs::create_dir(&data).unwrap();
     fs::write(data.join("sessions"), "a file").unwrap();
-    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { path: data.join("sessions") });
+    assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { place: data.join("sessions").into() });
 }
 
 /// Takes this thread's right to pass by file permissions, which root has.
@@ -344,7 +344,7 @@ fn f34_a_journal_that_cannot_be_read_is_listed_as_damaged() {
             let list = store.list().unwrap();
             let seen: Vec<_> = list.iter().map(|s| (s.session_id.as_str(), s.entries, s.damage.len())).collect();
             assert_eq!(seen, [("good", 1, 0), ("locked", 0, 1)]);
-            assert_eq!(store.load(&id("locked"), Take::Peek), Err(StoreError::Denied { path: path.clone() }));
+            assert_eq!(store.load(&id("locked"), Take::Peek), Err(StoreError::Denied { place: path.clone().into() }));
         });
         thread.join().unwrap();
     });

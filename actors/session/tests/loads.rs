@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use common::stage::{Stage, committed};
 use common::{PATIENCE, id, numbered, prompt, prompts};
-use playhouse_protocol::{CommitReport, Entry, Seq, SessionId};
-use playhouse_session::{FileStore, Loaded, SessionSummary, Store, StoreError, Sync, Take, WriterMsg};
+use playhouse_protocol::{CommitReport, Durability, Entry, Seq, SessionId};
+use playhouse_session::{FileStore, Loaded, Promises, SessionSummary, Store, StoreError, Sync, Take, WriterMsg};
 use tokio::time::timeout;
 
 /// Files whose loads of sessions called `slow…` wait at a gate, and appends to those called `late…`.
@@ -59,6 +59,9 @@ impl Slow {
 }
 
 impl Store for Slow {
+    fn promises(&self) -> Promises {
+        Promises { strongest: Durability::Flush }
+    }
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
         if session.as_str().starts_with("slow") {
             self.pass();

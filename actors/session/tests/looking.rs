@@ -114,10 +114,10 @@ fn what_dead_processes_left_is_swept_and_what_a_live_one_works_on_is_not() {
     let second = FileStore::open(folder.path()).unwrap();
     let dead = second.dead_nodes().unwrap();
     assert_eq!(dead, [NodeId::from("dead")]);
-    second.bury_all(&dead).unwrap();
+    second.bury(&dead).unwrap();
     assert_eq!(names(), ["coming.lock.new", "s.journal.new"], "`s` is held, and may be written anew right now");
     drop(store);
     fs::write(owners.join("dead.lock"), "{}").unwrap();
-    second.bury_all(&second.dead_nodes().unwrap()).unwrap();
+    second.bury(&second.dead_nodes().unwrap()).unwrap();
     assert_eq!(names(), ["coming.lock.new"]);
 }

@@ -146,7 +146,7 @@ fn f33_a_second_process_gets_a_clear_error_and_takes_over_after_sigkill() {
     assert_eq!((peeked.entries, peeked.epoch), (numbered(1, &prompts("held", 2)), 1));
     assert_eq!(store.list().unwrap()[0].held_by, Some(Holder { node: node.clone(), pid }));
     assert_eq!(store.dead_nodes().unwrap(), []);
-    assert!(store.bury(&node).unwrap_err().to_string().contains("is alive"));
+    assert!(store.bury(std::slice::from_ref(&node)).unwrap_err().to_string().contains("is alive"));
 
     other.kill();
     assert_eq!(store.list().unwrap()[0].held_by, None);
@@ -155,8 +155,8 @@ fn f33_a_second_process_gets_a_clear_error_and_takes_over_after_sigkill() {
     assert_eq!((loaded.entries, loaded.epoch, loaded.damage), (numbered(1, &prompts("held", 2)), 2, vec![]));
     assert_eq!(store.append(&session, 2, &[prompt("mine", "x")], Sync::Disk).unwrap(), [Seq(3)]);
     assert_eq!(store.load(&session, Take::Own).unwrap().epoch, 2, "waking in the same process bumps nothing");
-    store.bury(&node).unwrap();
-    store.bury(&node).unwrap();
+    store.bury(std::slice::from_ref(&node)).unwrap();
+    store.bury(std::slice::from_ref(&node)).unwrap();
     assert_eq!(store.dead_nodes().unwrap(), []);
     assert_eq!(store.list().unwrap()[0].held_by.as_ref().map(|h| &h.node), Some(store.node()));
 }
@@ -239,7 +239,8 @@ fn f33_a_stale_writer_is_fenced() {
     assert_eq!((loaded.entries.len(), loaded.epoch), (2, 2));
     let path = find(folder.path(), "s.journal");
     let before = fs::read(&path).unwrap();
-    let fenced = StoreError::Fenced { session: session.clone(), epoch };
+    let by = Some(Holder { node: new.node().clone(), pid: std::process::id() });
+    let fenced = StoreError::Fenced { session: session.clone(), epoch, by };
     assert_eq!(old.append(&session, epoch, &prompts("stale", 1), Sync::Kernel), Err(fenced.clone()));
     assert_eq!(fs::read(&path).unwrap(), before);
     new.append(&session, 2, &prompts("new", 1), Sync::Disk).unwrap();
@@ -258,10 +259,11 @@ fn f33_a_stale_write_between_check_and_takeover_is_not_acknowledged_and_is_notic
     let epoch = old.own(&session).unwrap();
     old.append(&session, epoch, &prompts("a", 1), Sync::Kernel).unwrap();
     let stale = old.append(&session, epoch, &prompts("stale", 1), Sync::Kernel).unwrap_err();
-    let fenced = StoreError::Fenced { session: session.clone(), epoch };
+    let new = disk.new.lock().unwrap().take().unwrap();
+    let by = Some(Holder { node: new.node().clone(), pid: std::process::id() });
+    let fenced = StoreError::Fenced { session: session.clone(), epoch, by };
     assert_eq!(stale, StoreError::InDoubt { cause: Box::new(fenced) });
     assert_eq!(stale.fate(), Fate::Unknown);
-    let new = disk.new.lock().unwrap().take().unwrap();
     // The new owner notices that the file is not as it left it, reads again and goes on.
     let changed = new.append(&session, 2, &prompts("b", 1), Sync::Kernel);
     assert!(matches!(changed, Err(StoreError::Changed { .. })), "{changed:?}");

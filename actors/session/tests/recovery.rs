@@ -230,7 +230,7 @@ fn a_newer_format_is_refused_untouched() {
     fs::write(&path, sealed(1, 1, r#"{"id":"n","body":{"type":"opened","version":2,"new":"shape"}}"#)).unwrap();
     let other = FileStore::open(folder.path()).unwrap();
     let before = snapshot(&folder.path().join("sessions"));
-    let refused = StoreError::NewerFormat { path, version: 2, supported: 1 };
+    let refused = StoreError::NewerFormat { place: path.into(), version: 2, supported: 1 };
     assert_eq!(other.load(&session, Take::Own), Err(refused.clone()));
     assert_eq!(other.load(&session, Take::Peek), Err(refused.clone()));
     assert_eq!(snapshot(&folder.path().join("sessions")), before);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use common::stage::{Stage, committed, stage_on};
 use common::{Fault, PATIENCE, TestDisk, find, id, numbered, prompt, prompts};
 use playhouse_protocol::{Class, CommitReport, Durability, Entry, Fate, Seq, SessionId};
-use playhouse_session::{FileStore, Loaded, MemoryStore, Store, StoreError, Sync, Take, WriterMsg, shard};
+use playhouse_session::{FileStore, Loaded, MemoryStore, Promises, Store, StoreError, Sync, Take, WriterMsg, shard};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -370,6 +370,9 @@ async fn f41_a_session_that_rests_is_let_go_of_with_the_next_job_or_after_a_paus
     #[derive(Debug, Default)]
     struct Noting(MemoryStore, Mutex<Vec<SessionId>>);
     impl Store for Noting {
+        fn promises(&self) -> Promises {
+            Promises { strongest: Durability::Flush }
+        }
         fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
             self.0.load(session, take)
         }
@@ -451,6 +454,9 @@ async fn f21_a_store_that_panics_at_any_call_ends_the_writer_not_the_test() {
     #[derive(Debug)]
     struct Bomb(MemoryStore);
     impl Store for Bomb {
+        fn promises(&self) -> Promises {
+            Promises { strongest: Durability::Flush }
+        }
         fn load(&self, _: &SessionId, _: Take) -> Result<Loaded, StoreError> {
             panic!("bomb in load")
         }

@@ -266,7 +266,7 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
-            Err(error) if life.is_damaged() => {
+            Err(error) if life.is_lost() => {
                 let unknown = "what it did is not known: verify before repeating";
                 Err(ToolError::Failed(format!("the sub-agent cannot go on ({error}); {unknown}")))
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{
-    Batch, CallId, CallReport, CommitReport, Durability, Fate, ModelConfig, ProviderError, SessionId, StreamConfig,
-    ToolCallId, ToolReport,
+    Batch, CallId, CallReport, CommitReport, Durability, Fate, ModelConfig, ProviderError, Refusal, SessionId,
+    StreamConfig, ToolCallId, ToolReport,
 };
 use playhouse_provider::{ConnectionMsg, Patience};
 use playhouse_session::WriterMsg;
@@ -99,7 +99,8 @@ impl State {
         if session != machine.durable().session_id
             && let Err(error) = self.life.occupy(&session)
         {
-            let report = CommitReport::Failed { session, batch: batch.number, error, fate: Fate::NotWritten };
+            let (batch, fate, refusal) = (batch.number, Fate::NotWritten, Refusal::Broken);
+            let report = CommitReport::Failed { session, batch, error, fate, refusal };
             let _ = self.myself.cast(AgentMsg::Commit(report));
             return;
         }
@@ -161,7 +162,18 @@ impl State {
     pub(super) fn commit_report(&mut self, report: CommitReport) {
         match report {
             CommitReport::Committed { batch, seqs, .. } => self.feed(Report::Committed { batch, seqs }),
-            CommitReport::Failed { batch, error, fate, .. } => self.feed(Report::CommitFailed { batch, error, fate }),
+            CommitReport::Failed { batch, error, fate, refusal: Refusal::Broken, .. } => {
+                self.feed(Report::CommitFailed { batch, error, fate });
+            }
+            CommitReport::Failed { batch, error, fate, refusal: Refusal::Fenced, .. } => {
+                let Stage::Live(machine) = &mut self.stage else { return };
+                let now = self.life.backstage.now();
+                let mut effects = machine.report(now, Report::CommitFailed { batch, error: error.clone(), fate });
+                // What became of its inputs is told; to park is for one who may go on.
+                effects.retain(|effect| !matches!(effect, Effect::Park { .. }));
+                self.carry_out(effects);
+                self.leave(error);
+            }
         }
     }
 

@@ -59,8 +59,8 @@ pub struct Life {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
-    /// Whether it cannot go on because its journal is damaged.
-    is_damaged: AtomicBool,
+    /// Whether it cannot go on because its journal is damaged or someone else's.
+    is_lost: AtomicBool,
 }
 
 /// Whether a session may already have a journal.
@@ -121,7 +121,7 @@ impl Life {
             left: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
-            is_damaged: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             backstage,
         }
     }
@@ -145,14 +145,14 @@ impl Life {
         self.root == self.agent_id
     }
 
-    /// Its journal is damaged, and it does not go on.
-    pub(super) fn damaged(&self) {
-        self.is_damaged.store(true, Ordering::SeqCst);
+    /// Its journal is damaged or someone else's, and it does not go on.
+    pub(super) fn lost(&self) {
+        self.is_lost.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it does not go on because its journal is damaged.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.is_damaged.load(Ordering::SeqCst)
+    /// Whether it does not go on because its journal is damaged or someone else's.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
     }
 
     /// Who has its sessions.

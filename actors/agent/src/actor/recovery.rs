@@ -5,6 +5,7 @@ use std::sync::Arc;
 use playhouse_protocol::entry::Wake;
 use playhouse_protocol::{Event, EventId, InputId, Seq};
 use playhouse_session::{Loaded, StoreError, WriterMsg};
+use playhouse_supervision::finish;
 use ractor::ActorRef;
 
 use super::life::Life;
@@ -113,25 +114,41 @@ impl State {
 
     /// Drops everything that is under way and waits to be told something.
     pub(super) fn park(&mut self, reason: String) {
+        self.drop_all(&reason, &InputError::Parked(reason.clone()));
+        self.stage = Stage::Parked { reason };
+        self.show();
+    }
+
+    /// Drops everything that is under way and ends: someone else owns the session, and it is not taken back.
+    pub(super) fn leave(&mut self, reason: String) {
+        tracing::warn!(agent = %self.life.agent_id, "{reason}");
+        self.life.lost();
+        self.drop_all(&reason, &InputError::TakenOver(reason.clone()));
+        self.stage = Stage::Parked { reason };
+        if self.life.is_root() {
+            finish(&self.myself.get_cell());
+        }
+    }
+
+    /// Drops everything that is under way and tells those who wait why.
+    fn drop_all(&mut self, reason: &str, error: &InputError) {
         self.drop_flight();
         // What has not been answered may be on its way into the journal.
         for (input_id, replies) in self.work().replies.drain() {
             for (reply, _permit) in replies {
-                let error = InputError::OutcomeUnknown { input_id: input_id.clone(), reason: reason.clone() };
+                let error = InputError::OutcomeUnknown { input_id: input_id.clone(), reason: reason.to_owned() };
                 let _ = reply.send(Err(error));
             }
         }
         for reply in self.work().resting.drain(..) {
-            let _ = reply.send(Err(InputError::Parked(reason.clone())));
+            let _ = reply.send(Err(error.clone()));
         }
         for reply in self.work().waiters.drain().flat_map(|(_, waiting)| waiting) {
-            let _ = reply.send(Err(InputError::Parked(reason.clone())));
+            let _ = reply.send(Err(error.clone()));
         }
         if let Stage::Live(machine) = &self.stage {
             self.numbers = machine.numbers();
         }
-        self.stage = Stage::Parked { reason };
-        self.show();
     }
 
     /// Tells the machine what happened, and does what follows.
@@ -168,7 +185,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
         }
         if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
             // What was done can only be told from the journal, and nobody is here to accept the loss.
-            life.damaged();
+            life.lost();
             return Err(format!("the journal of session `{session}` is damaged ({damage})"));
         }
         if loaded.entries.is_empty() {

@@ -164,6 +164,9 @@ pub enum InputError {
     /// The conversation goes on elsewhere.
     #[error("this conversation goes on in session `{0}`: use that")]
     Rotated(SessionId),
+    /// Someone else owns its session, so the agent has left it.
+    #[error("the agent has left its session: {0}")]
+    TakenOver(String),
     /// The agent waits to be resumed.
     #[error("the agent is parked: {0}")]
     Parked(String),

@@ -7,7 +7,7 @@ use playhouse_agent::backstage::Outside;
 use playhouse_agent::backstage::writer_id;
 use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
 use playhouse_protocol::entry::{Opened, Settings};
-use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Seq, SessionId};
+use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Refusal, Seq, SessionId};
 use playhouse_provider::{ConnectionMsg, connection_key};
 use playhouse_session::{Loaded, MemoryStore, Reader, WriterMsg, shard};
 use playhouse_supervision::{
@@ -39,6 +39,7 @@ impl Append {
             batch,
             error: error.into(),
             fate: Fate::NotWritten,
+            refusal: Refusal::Broken,
         });
     }
 }

@@ -28,16 +28,17 @@ use append::Buffers;
 use blob_files::Blobs;
 use disk::Disk;
 use fail::DefaultDisk;
-use folder::{NO_FOLLOW, Paths};
+use folder::{DataDir, NO_FOLLOW, Paths};
 use journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
 
 use ownership::{Claim, OWNER_DRAFT, Owners, read_record};
 
 use crate::format::record::Print;
-use crate::format::scan::Check;
-use crate::store::{Loaded, Store, StoreError, Sync, Take};
+use crate::format::scan::{Check, Damage, Scan};
+use crate::store::error::StoreError;
+use crate::store::{Holder, Loaded, Promises, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
-pub use ownership::Holder;
+use crate::views::verify::Verification;
 use recovery::JOURNAL_DRAFT;
 use resting::Resting;
 
@@ -68,8 +69,8 @@ type Slot = Arc<Mutex<Option<Journal>>>;
 /// Journals in a data directory.
 #[derive(Debug)]
 pub struct FileStore {
-    data_dir: PathBuf,
-    pub(crate) sessions: PathBuf,
+    data_dir: DataDir,
+    sessions: PathBuf,
     pub(crate) owners: Owners,
     pub(crate) disk: Arc<dyn Disk>,
     /// The journals of sessions that are in use; an agent that rests is not among them.
@@ -91,31 +92,32 @@ impl FileStore {
 
     /// As [`FileStore::open`], with options.
     pub fn open_with(data_dir: impl Into<PathBuf>, options: FileOptions) -> Result<Self, StoreError> {
-        let data_dir = data_dir.into();
-        folder::ensure_all(&data_dir)?;
-        let (sessions, owners) = (data_dir.join("sessions"), data_dir.join("owners"));
-        folder::ensure_named(&sessions)?;
-        folder::ensure_named(&owners)?;
+        let data_dir = DataDir::new(data_dir.into());
+        folder::ensure_all(&*options.disk, data_dir.path())?;
+        let (sessions, owners) = (data_dir.sessions(), data_dir.owners());
+        folder::ensure_named(&*options.disk, &sessions)?;
+        folder::ensure_named(&*options.disk, &owners)?;
         folder::check_writable(&sessions)?;
         let node = options.node.clone().unwrap_or_else(new_node);
-        let owners = Owners::open(owners, node)?;
+        let owners = Owners::open(owners, node, options.disk.clone())?;
         Ok(Self::with(data_dir, owners, options))
     }
 
     /// Opens a data directory to look at it: nothing in it is made or changed, and nothing can be taken. It may be
     /// read-only, or not be there.
     pub fn look(data_dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let data_dir = data_dir.into();
-        for folder in [&data_dir, &data_dir.join("sessions"), &data_dir.join("owners")] {
+        let data_dir = DataDir::new(data_dir.into());
+        for folder in [data_dir.path(), &data_dir.sessions(), &data_dir.owners()] {
             folder::check_if_there(folder)?;
         }
-        let owners = Owners::look(data_dir.join("owners"), new_node());
-        Ok(Self::with(data_dir, owners, FileOptions::default()))
+        let options = FileOptions::default();
+        let owners = Owners::look(data_dir.owners(), new_node(), options.disk.clone());
+        Ok(Self::with(data_dir, owners, options))
     }
 
-    fn with(data_dir: PathBuf, owners: Owners, options: FileOptions) -> Self {
+    fn with(data_dir: DataDir, owners: Owners, options: FileOptions) -> Self {
         Self {
-            sessions: data_dir.join("sessions"),
+            sessions: data_dir.sessions(),
             owners,
             disk: options.disk,
             slots: Mutex::default(),
@@ -132,78 +134,22 @@ impl FileStore {
         self.owners.node()
     }
 
-    /// The sessions that have a journal, by name.
-    pub fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
-        let mut all: Vec<SessionId> =
-            listing::journals(&self.sessions)?.into_iter().map(|(session, _)| session).collect();
-        all.sort();
-        Ok(all)
-    }
-
-    /// The data directory.
-    pub fn data_dir(&self) -> &Path {
-        &self.data_dir
-    }
-
-    /// Nodes that died without order. Whoever cleans up after them calls [`FileStore::bury`] when done.
-    pub fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        self.owners.dead_nodes()
-    }
-
-    /// Gives up every session, so that another store of this process may have them. Nothing more can be taken here.
-    pub fn close(&self) {
-        self.owners.close();
-    }
-
-    /// Forgets a dead node: removes its lock file.
-    pub fn bury(&self, node: &NodeId) -> Result<(), StoreError> {
-        self.owners.bury(node)
-    }
-
-    /// Forgets dead nodes, and removes what they were in the middle of writing beside journals.
-    pub fn bury_all(&self, nodes: &[NodeId]) -> Result<(), StoreError> {
-        if nodes.is_empty() {
-            return Ok(());
-        }
-        // Under the lock no owner record is being written and no session changes hands.
-        self.owners.exclusively(|| {
-            for folder in listing::folders(&self.sessions)? {
-                for entry in listing::read_folder(&folder)? {
-                    self.sweep(&entry.path())?;
-                }
-            }
-            Ok(())
-        })?;
-        nodes.iter().try_for_each(|node| self.bury(node))
-    }
-
     /// Removes a draft that no live process works on.
     fn sweep(&self, path: &Path) -> Result<(), StoreError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let session = |draft: &str| name.strip_suffix(draft)?.strip_suffix('.').and_then(|id| SessionId::new(id).ok());
         if session(OWNER_DRAFT).is_some() {
-            return folder::remove_if_there(path);
+            return folder::remove_if_there(&*self.disk, path);
         }
         match session(JOURNAL_DRAFT) {
-            Some(session) if self.holder(&session)?.is_none() => folder::remove_if_there(path),
+            Some(session) if self.holder(&session)?.is_none() => folder::remove_if_there(&*self.disk, path),
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// The live process that holds a session, this one included.
-    pub fn holder(&self, session: &SessionId) -> Result<Option<Holder>, StoreError> {
-        self.owners.holder(read_record(&self.paths(session).owner)?.as_ref())
     }
 
     /// How many journals are open.
     pub fn open_files(&self) -> usize {
         lock(&self.descriptors).len()
-    }
-
-    /// The folder for long outputs of a session's tools. It is whoever writes them who makes it; it is removed with the
-    /// session.
-    pub fn output_folder(&self, session: &SessionId) -> PathBuf {
-        self.paths(session).output()
     }
 
     pub(crate) fn paths(&self, session: &SessionId) -> Paths {
@@ -255,7 +201,7 @@ impl FileStore {
         let tail = scan.good_end..scan.end;
         let (kept_aside, lost) = match scan.loses_its_tail() {
             true => (None, tail),
-            false => (recovery::cut_tail(&paths, &file, tail)?, 0..0),
+            false => (recovery::cut_tail(&*self.disk, &paths, &file, tail)?, 0..0),
         };
         let mut journal = Journal::empty(paths.clone(), epoch, Presence::File);
         journal.next_seq = scan.last_seq.saturating_add(1);
@@ -283,19 +229,25 @@ impl FileStore {
     }
 
     fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let (paths, file) = self.open_to_look(session)?;
+        let scan = recovery::read(&paths, &file, Check::Lines)?;
+        let torn = self.torn_tail(session, &scan)?;
+        let damage = scan.damage.into_iter().chain(torn).collect();
+        Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
+    }
+
+    fn open_to_look(&self, session: &SessionId) -> Result<(Paths, File), StoreError> {
         let paths = self.paths(session);
         folder::check_if_there(&paths.folder)?;
         folder::check_if_there(&paths.blobs)?;
         let file = folder::open_to_read(&paths.journal)?;
         let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
-        let scan = recovery::read(&paths, &file, Check::Lines)?;
-        // What a live owner is writing right now is no damage.
-        let tail = match self.holder(session)? {
-            Some(_) => None,
-            None => scan.tail(None),
-        };
-        let damage = scan.damage.into_iter().chain(tail).collect();
-        Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
+        Ok((paths, file))
+    }
+
+    /// What is torn of a journal; what a live owner is writing right now is not.
+    fn torn_tail(&self, session: &SessionId, scan: &Scan) -> Result<Option<Damage>, StoreError> {
+        Ok(self.holder(session)?.is_none().then(|| scan.tail(None)).flatten())
     }
 
     /// Runs `work`, which appends `entries`, on a loaded journal that is ours under `epoch`; what fails, fails for all
@@ -316,7 +268,7 @@ impl FileStore {
         if slot.as_ref().is_some_and(|journal| journal.epoch == epoch && journal.may_have(entries)) {
             let again = self.load_into(session, &mut slot)?;
             if again.epoch != epoch {
-                return Err(StoreError::Fenced { session: session.clone(), epoch });
+                return Err(self.fenced(session, epoch));
             }
         }
         let journal = slot.as_mut().ok_or_else(not_loaded)?;
@@ -324,13 +276,18 @@ impl FileStore {
             return Err(error.clone());
         }
         if journal.epoch != epoch {
-            return Err(StoreError::Fenced { session: session.clone(), epoch });
+            return Err(self.fenced(session, epoch));
         }
         let done = work(journal);
         if let Err(error) = &done {
             journal.broken = Some(error.clone());
         }
         done
+    }
+
+    fn fenced(&self, session: &SessionId, epoch: u64) -> StoreError {
+        let by = self.holder(session).ok().flatten().filter(|by| by.node != *self.owners.node());
+        StoreError::Fenced { session: session.clone(), epoch, by }
     }
 
     fn forget(&self, session: &SessionId) {
@@ -346,8 +303,8 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn path(&self, session: &SessionId) -> Option<PathBuf> {
-        Some(self.paths(session).journal)
+    fn promises(&self) -> Promises {
+        Promises { strongest: Durability::Flush }
     }
 
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
@@ -423,15 +380,15 @@ impl Store for FileStore {
                 return Err(StoreError::Unknown { session: session.clone() });
             }
             // First: should it end here, the session is still there to be removed again.
-            blob_files::remove(&paths.blobs)?;
-            blob_files::remove(&paths.output())?;
-            folder::remove_if_there(&paths.journal)?;
+            blob_files::remove(&*self.disk, &paths.blobs)?;
+            blob_files::remove(&*self.disk, &paths.output())?;
+            folder::remove_if_there(&*self.disk, &paths.journal)?;
             for torn in recovery::torn_files(&paths)? {
-                folder::remove_if_there(&torn)?;
+                folder::remove_if_there(&*self.disk, &torn)?;
             }
-            folder::remove_if_there(&paths.journal.with_extension(JOURNAL_DRAFT))?;
-            folder::remove_if_there(&paths.owner)?;
-            folder::sync(&paths.folder)
+            folder::remove_if_there(&*self.disk, &paths.journal.with_extension(JOURNAL_DRAFT))?;
+            folder::remove_if_there(&*self.disk, &paths.owner)?;
+            folder::sync(&*self.disk, &paths.folder)
         });
         if removed.is_ok() {
             *journal = None;
@@ -468,6 +425,66 @@ impl Store for FileStore {
             Err(_) => Ok(()),
         }
     }
+
+    fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        let mut all: Vec<SessionId> =
+            listing::journals(&self.sessions)?.into_iter().map(|(session, _)| session).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
+        let (paths, file) = self.open_to_look(session)?;
+        let scan = recovery::read(&paths, &file, Check::Chain)?;
+        let torn = self.torn_tail(session, &scan)?;
+        Ok(Verification::of(session, scan, torn))
+    }
+
+    fn close(&self) {
+        self.owners.close();
+    }
+
+    fn holder(&self, session: &SessionId) -> Result<Option<Holder>, StoreError> {
+        self.owners.holder(read_record(&self.paths(session).owner)?.as_ref())
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.owners.node().clone())
+    }
+
+    fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        self.owners.dead_nodes()
+    }
+
+    fn bury(&self, nodes: &[NodeId]) -> Result<(), StoreError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        // Under the lock no owner record is being written and no session changes hands.
+        self.owners.exclusively(|| {
+            for folder in listing::folders(&self.sessions)? {
+                for entry in listing::read_folder(&folder)? {
+                    self.sweep(&entry.path())?;
+                }
+            }
+            Ok(())
+        })?;
+        nodes.iter().try_for_each(|node| self.owners.bury(node))
+    }
+
+    fn data_dir(&self) -> Option<DataDir> {
+        Some(self.data_dir.clone())
+    }
+}
+
+/// Opens a data directory as [`FileStore::open`] does, for one who needs no more than a store.
+pub fn open(data_dir: impl Into<PathBuf>) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(FileStore::open(data_dir)?))
+}
+
+/// Opens a data directory as [`FileStore::look`] does, for one who needs no more than a store.
+pub fn look(data_dir: impl Into<PathBuf>) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(FileStore::look(data_dir)?))
 }
 
 fn new_node() -> NodeId {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Entry, EntryId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, EntryId, Seq, SessionId};
 
-use crate::store::{Loaded, Store, StoreError, Sync, Take};
+use crate::store::error::StoreError;
+use crate::store::{Loaded, Promises, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
 
 /// The epoch of every journal here: there is one process.
@@ -81,12 +82,16 @@ fn check<'a>(
 ) -> Result<&'a mut Kept, StoreError> {
     match all.get_mut(session).filter(|kept| kept.loaded) {
         None => Err(StoreError::NotLoaded { session: session.clone() }),
-        Some(_) if epoch != EPOCH => Err(StoreError::Fenced { session: session.clone(), epoch }),
+        Some(_) if epoch != EPOCH => Err(StoreError::Fenced { session: session.clone(), epoch, by: None }),
         Some(kept) => Ok(kept),
     }
 }
 
 impl Store for MemoryStore {
+    fn promises(&self) -> Promises {
+        Promises { strongest: Durability::None }
+    }
+
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
         let mut all = self.lock();
         let entries = match take {

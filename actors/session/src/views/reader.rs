@@ -6,8 +6,9 @@ use std::sync::Arc;
 use playhouse_protocol::SessionId;
 use playhouse_supervision::{NoResult, Threads};
 
+use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::{Loaded, Store, StoreError, Take};
+use crate::store::{Loaded, Store, Take};
 
 /// Reads journals, wherever they are kept, and changes nothing. What was committed before is there. Clones read the
 /// same stores.
@@ -29,7 +30,7 @@ impl Reader {
 
     /// The file that a lasting journal is in, if it is in one.
     pub fn path(&self, session: &SessionId) -> Option<PathBuf> {
-        self.store.path(session)
+        self.store.data_dir().map(|folder| folder.journal(session))
     }
 
     /// Has something done with journals on a thread of the reader's own.

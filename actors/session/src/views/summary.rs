@@ -12,7 +12,7 @@ use playhouse_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::format::scan::{Damage, DamageKind};
-use crate::store::files::ownership::Holder;
+use crate::store::Holder;
 
 /// How many characters of the first prompt a summary shows.
 const PROMPT_CHARS: usize = 200;

@@ -13,10 +13,6 @@ use crate::format::blob::BlobSource;
 use crate::format::chain::{ChainHash, Links};
 use crate::format::record::BadLine;
 use crate::format::scan::{Check, Damage, DamageKind, Scan};
-use crate::store::StoreError;
-use crate::store::files::FileStore;
-use crate::store::files::folder;
-use crate::store::files::recovery;
 
 /// What came out of checking a journal.
 #[derive(Clone, Debug)]
@@ -57,7 +53,14 @@ impl Verification {
         Ok(Self::of(session, scan, torn))
     }
 
-    fn of(session: &SessionId, scan: Scan, torn: Option<Damage>) -> Self {
+    /// What is known of a journal without hashes.
+    pub(crate) fn unchained(entries: Vec<(Seq, Arc<Entry>)>) -> Self {
+        let mut links = Links::default();
+        entries.iter().for_each(|(seq, _)| links.push(seq.0, ChainHash::START));
+        Self { entries, chained_from: None, broken: None, notes: Vec::new(), links }
+    }
+
+    pub(crate) fn of(session: &SessionId, scan: Scan, torn: Option<Damage>) -> Self {
         let opened_as = scan.entries.first().and_then(|(_, entry)| match &entry.body {
             EntryBody::Opened(opened) => Some(opened.session_id.clone()),
             _ => None,
@@ -97,23 +100,5 @@ fn is_harmless(kind: &DamageKind) -> bool {
         | DamageKind::NoHash { .. }
         | DamageKind::OtherSession { .. }
         | DamageKind::Unreadable { .. } => false,
-    }
-}
-
-impl FileStore {
-    /// Checks a journal, whoever holds it, and changes nothing.
-    pub fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
-        let paths = self.paths(session);
-        folder::check_if_there(&paths.folder)?;
-        folder::check_if_there(&paths.blobs)?;
-        let file = folder::open_to_read(&paths.journal)?;
-        let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
-        let scan = recovery::read(&paths, &file, Check::Chain)?;
-        // What a live owner is writing right now is not torn.
-        let torn = match self.holder(session)? {
-            Some(_) => None,
-            None => scan.tail(None),
-        };
-        Ok(Verification::of(session, scan, torn))
     }
 }

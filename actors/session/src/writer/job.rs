@@ -5,13 +5,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Seq, SessionId};
+use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Refusal, Seq, SessionId};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use super::load::{Load, UnderWay};
+use crate::store::error::{Failure, StoreError};
 use crate::store::files::fail;
 use crate::store::memory::MemoryStore;
-use crate::store::{Store, StoreError, Sync, Take};
+use crate::store::{Answer, Group, Store, Sync};
 
 /// Counts a message from its arrival to its answer.
 #[derive(Debug)]
@@ -86,14 +87,18 @@ pub(crate) struct Taken {
 /// Takes from the queue what can be done now: one job's appends and controls, and loads. A session's messages keep
 /// their order: an append after a control waits for the next job, a load waits until its session has nothing in the
 /// job, and everything waits for a load of its session. So does whatever follows what waits.
-pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay) -> Taken {
+///
+/// What waits for a session that is `away` is put off until the store is back; nobody else waits for that.
+pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay, away: &[Work]) -> Taken {
     let mut taken = Taken::default();
-    let (mut appended, mut controlled, mut waiting) = (HashSet::new(), HashSet::new(), HashSet::new());
+    let (mut appended, mut controlled) = (HashSet::new(), HashSet::new());
+    let mut waiting: HashSet<SessionId> = away.iter().filter_map(Work::session).cloned().collect();
+    let (put_off, mut are_some_left) = (waiting.clone(), false);
     let mut left = VecDeque::new();
     for mut work in queue.drain(..) {
         let waits = match &mut work {
             Work::Control(Control::Settle { after, .. }, _) => {
-                !left.is_empty() || loads.is_under_way(*after.get_or_insert(loads.begun()))
+                are_some_left || loads.is_under_way(*after.get_or_insert(loads.begun()))
             }
             Work::Append(Append { session, .. })
             | Work::Load(Load { session, .. })
@@ -107,6 +112,7 @@ pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay) -> Taken {
             Work::Control(..) => false,
         };
         if waits {
+            are_some_left |= !work.session().is_some_and(|session| put_off.contains(session));
             waiting.extend(work.session().cloned());
             left.push_back(work);
             continue;
@@ -135,41 +141,85 @@ pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay) -> Taken {
     taken
 }
 
-/// Reports that the Writer is to deliver. They go through it so that a dead Writer reports nothing: its agents have
-/// sent the batches again by then.
+/// What a job or a load leaves for the Writer. Reports go through it so that a dead Writer reports nothing: its agents
+/// have sent the batches again by then.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox(Mutex<Vec<(Append, CommitReport)>>);
+pub(crate) struct Outbox(Mutex<Done>);
 
-impl Outbox {
-    fn put(&self, reports: &mut Vec<(Append, CommitReport)>) {
-        lock(&self.0).append(reports);
+/// What came of batches.
+#[derive(Debug, Default)]
+struct Done {
+    reports: Vec<(Append, CommitReport)>,
+    /// What the store was away for, a session's in their order.
+    again: Vec<Work>,
+}
+
+impl Done {
+    fn is_away(&self, session: &SessionId) -> bool {
+        self.again.iter().any(|work| work.session() == Some(session))
     }
 
-    /// Sends what is there. Agents that are gone don't need theirs.
-    pub fn deliver(&self) {
-        let reports = std::mem::take(&mut *lock(&self.0));
+    fn committed(&mut self, append: Append, seqs: Vec<Seq>) {
+        let (session, batch) = (append.session.clone(), append.batch.number);
+        self.reports.push((append, CommitReport::Committed { session, batch, seqs }));
+    }
+
+    fn failed(&mut self, append: Append, error: StoreError, sessions: &mut HashMap<SessionId, Readiness>) {
+        let refusal = match error.failure() {
+            Failure::Away => return self.again.push(Work::Append(append)),
+            Failure::Fenced => Refusal::Fenced,
+            Failure::Broken => Refusal::Broken,
+        };
+        let fate = match sessions.get(&append.session) {
+            // It may be sent again: then it can be what failed, or have been written before that.
+            Some(Readiness::Refused(_)) => Fate::Unknown,
+            Some(Readiness::Empty { .. } | Readiness::Ready { .. }) | None => error.fate(),
+        };
+        let (session, batch) = (append.session.clone(), append.batch.number);
+        let report = CommitReport::Failed { session, batch, error: error.to_string(), fate, refusal };
+        sessions.insert(append.session.clone(), Readiness::Refused(Box::new(error)));
+        self.reports.push((append, report));
+    }
+}
+
+impl Outbox {
+    fn put(&self, done: &mut Done) {
+        let mut outbox = lock(&self.0);
+        outbox.reports.append(&mut done.reports);
+        outbox.again.append(&mut done.again);
+    }
+
+    /// Leaves work that is to be done again later.
+    pub fn put_again(&self, work: Work) {
+        lock(&self.0).again.push(work);
+    }
+
+    /// Sends what is there, and gives what is to be done again. Agents that are gone don't need theirs.
+    pub fn deliver(&self) -> Vec<Work> {
+        let Done { reports, again } = std::mem::take(&mut *lock(&self.0));
         for (Append { reply, ticket, .. }, report) in reports {
             // No longer counted when its sender hears of it.
             drop(ticket);
             let _ = reply.send_message(report);
         }
+        again
     }
 }
 
-/// Where a session's journal is.
+/// What keeps a session's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Keeper {
     Store,
     Memory,
 }
 
 /// What a shard knows of a session.
 #[derive(Clone, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Readiness {
     /// Loaded and empty: its first append decides where it is kept.
     Empty { epoch: u64 },
     /// Appends go there.
-    Ready { place: Place, epoch: u64 },
+    Ready { keeper: Keeper, epoch: u64 },
     /// Something failed: nothing is accepted until the session is loaded.
     Refused(Box<StoreError>),
 }
@@ -177,16 +227,16 @@ pub(crate) enum Standing {
 /// What a shard knows of its sessions: those loaded or appended to, until they are released. A job holds the lock while
 /// it runs; a load takes it when it is done.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shard(Arc<Mutex<HashMap<SessionId, Standing>>>);
+pub(crate) struct Shard(Arc<Mutex<HashMap<SessionId, Readiness>>>);
 
 impl Shard {
-    pub fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Standing>> {
+    pub fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Readiness>> {
         self.0.lock().unwrap_or_else(|poisoned| {
             // A job panicked. What it was sure of is asked of the store again; what was refused stays refused.
-            let mut standings = poisoned.into_inner();
-            standings.retain(|_, standing| matches!(standing, Standing::Refused(_)));
+            let mut sessions = poisoned.into_inner();
+            sessions.retain(|_, readiness| matches!(readiness, Readiness::Refused(_)));
             self.0.clear_poison();
-            standings
+            sessions
         })
     }
 }
@@ -202,6 +252,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub fn keeper(&self, keeper: Keeper) -> &dyn Store {
+        match keeper {
+            Keeper::Store => &*self.store,
+            Keeper::Memory => &*self.memory,
+        }
+    }
+
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
@@ -217,154 +274,129 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Does the work; `progress` is called whenever there are reports in the outbox.
+    /// Does the work; `progress` is called when there is something in the outbox long before the job is over.
     pub fn run(mut self, progress: &dyn Fn()) {
         let shard = self.shared.shard.clone();
-        let mut standings = shard.lock();
-        let (mut reports, mut waiting) = (Vec::new(), Vec::new());
-        // Sessions whose reports wait for a flush, in the order of their first.
-        let mut unflushed: Vec<(SessionId, u64)> = Vec::new();
+        let mut sessions = shard.lock();
+        let (mut stored, mut in_memory, mut done) = (Vec::new(), Vec::new(), Done::default());
         for append in std::mem::take(&mut self.appends) {
             if self.shared.is_gone() {
                 return;
             }
-            let session = append.session.clone();
-            let done = self.append(&append, &mut standings);
-            let report = match &done {
-                Ok((_, seqs)) => {
-                    CommitReport::Committed { session: session.clone(), batch: append.batch.number, seqs: seqs.clone() }
-                }
-                Err((error, fate)) => failed(&append, error, *fate),
-            };
-            let waits = unflushed.iter().any(|(other, _)| *other == session);
-            match done {
-                Ok((Some(epoch), _)) if !waits => unflushed.push((session, epoch)),
-                // Reports of one session keep their order, so what follows a batch that waits also waits.
-                Ok(_) if waits => {}
-                Err(_) if waits => {}
-                Ok(_) | Err(_) => {
-                    reports.push((append, report));
-                    continue;
-                }
+            if done.is_away(&append.session) {
+                done.again.push(Work::Append(append));
+                continue;
             }
-            waiting.push((append, report));
-        }
-        // Whoever hears that the job is over looks into the outbox as well.
-        if !reports.is_empty() {
-            self.outbox.put(&mut reports);
-            if !(unflushed.is_empty() && self.controls.is_empty()) {
-                progress();
+            match self.ready(&append, &mut sessions) {
+                Ok((Keeper::Store, epoch)) => stored.push((append, epoch)),
+                Ok((Keeper::Memory, epoch)) => in_memory.push((append, epoch)),
+                Err(error) => done.failed(append, error, &mut sessions),
             }
         }
-        for (session, epoch) in unflushed {
-            let Err(error) = self.shared.store.flush(&session, epoch) else { continue };
-            for (append, report) in waiting.iter_mut().filter(|(append, _)| append.session == session) {
-                *report = failed(append, &error, Fate::Unknown);
-            }
-            standings.insert(session, Standing::Refused(Box::new(error)));
-        }
+        self.append_all(Keeper::Memory, in_memory, &mut sessions, &mut done, progress);
+        self.append_all(Keeper::Store, stored, &mut sessions, &mut done, progress);
         fail::job_flushed();
-        if !waiting.is_empty() {
-            self.outbox.put(&mut waiting);
-            if !self.controls.is_empty() {
-                progress();
-            }
+        self.outbox.put(&mut done);
+        if self.controls.is_empty() {
+            // Whoever hears that the job is over looks into the outbox as well.
+            return;
         }
+        progress();
         for (control, ticket) in std::mem::take(&mut self.controls) {
             if self.shared.is_gone() {
                 return;
             }
-            self.control(control, ticket, &mut standings);
+            self.control(control, ticket, &mut sessions);
         }
     }
 
-    /// Writes a batch. Answers the epoch to flush with, if its class and durability ask for a flush; or why it was not
-    /// written, and whether it may be there all the same.
-    #[allow(clippy::type_complexity)]
-    fn append(
+    /// Writes what goes to one keeper. Whoever need not wait for a flush is told before that.
+    fn append_all(
+        &self,
+        keeper: Keeper,
+        appends: Vec<(Append, u64)>,
+        sessions: &mut HashMap<SessionId, Readiness>,
+        done: &mut Done,
+        progress: &dyn Fn(),
+    ) {
+        if appends.is_empty() {
+            return;
+        }
+        let group = |(append, epoch): &(Append, u64)| Group {
+            session: append.session.clone(),
+            epoch: *epoch,
+            entries: append.batch.entries.clone(),
+            sync: match (keeper, append.batch.class, append.durability) {
+                (Keeper::Store, Class::D, Durability::Flush) => Sync::Disk,
+                (Keeper::Store | Keeper::Memory, Class::P | Class::D, _) => Sync::Kernel,
+            },
+        };
+        let groups: Vec<Group> = appends.iter().map(group).collect();
+        let (mut appends, mut left): (Vec<_>, _) = (appends.into_iter().map(Some).collect(), groups.len());
+        let mut answer = |answers: Vec<Answer>| {
+            left = left.saturating_sub(answers.len());
+            for (n, answer) in answers {
+                let Some((append, _)) = appends.get_mut(n).and_then(Option::take) else { continue };
+                match answer {
+                    Ok(seqs) => done.committed(append, seqs),
+                    Err(error) => done.failed(append, error, sessions),
+                }
+            }
+            if left > 0 {
+                self.outbox.put(done);
+                progress();
+            }
+        };
+        let mut groups = groups.into_iter().take_while(|_| !self.shared.is_gone());
+        self.shared.keeper(keeper).append_all(&mut groups, &mut answer);
+    }
+
+    /// Where a session's next batch goes, and under which epoch. One that nobody loaded is taken now.
+    fn ready(
         &self,
         append: &Append,
-        standings: &mut HashMap<SessionId, Standing>,
-    ) -> Result<(Option<u64>, Vec<Seq>), (StoreError, Fate)> {
+        sessions: &mut HashMap<SessionId, Readiness>,
+    ) -> Result<(Keeper, u64), StoreError> {
         let session = &append.session;
-        if let Some(Standing::Refused(error)) = standings.get(session) {
-            // It may be sent again: then it can be what failed, or have been written before that.
-            return Err((error.as_ref().clone(), Fate::Unknown));
-        }
-        let (place, epoch) = self.stand(append, standings).map_err(|error| {
-            let fate = error.fate();
-            (error, fate)
-        })?;
-        let store: &dyn Store = match place {
-            Place::Store => &*self.shared.store,
-            Place::Memory => &*self.shared.memory,
-        };
-        let (sync, flush) = match (place, append.batch.class, append.durability) {
-            (Place::Store, Class::D, Durability::Flush) => (Sync::Blobs, Some(epoch)),
-            (Place::Store | Place::Memory, Class::P | Class::D, _) => (Sync::Kernel, None),
-        };
-        match store.append(session, epoch, &append.batch.entries, sync) {
-            Ok(seqs) => {
-                match (place, standings.get(session)) {
-                    (Place::Store, Some(Standing::Ready { .. })) | (Place::Memory, None) => {}
-                    (Place::Store, Some(Standing::Empty { .. } | Standing::Refused(_)) | None) => {
-                        standings.insert(session.clone(), Standing::Ready { place, epoch });
-                    }
-                    // The store in memory knows its own, and there may be very many.
-                    (Place::Memory, Some(_)) => drop(standings.remove(session)),
-                }
-                Ok((flush, seqs))
-            }
-            Err(error) => {
-                standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
-                let fate = error.fate();
-                Err((error, fate))
-            }
-        }
-    }
-
-    /// Where a session's next batch goes. One that nobody loaded is taken now.
-    fn stand(&self, append: &Append, standings: &mut HashMap<SessionId, Standing>) -> Result<(Place, u64), StoreError> {
-        let session = &append.session;
-        let empty = match standings.get(session) {
-            Some(Standing::Ready { place, epoch }) => return Ok((*place, *epoch)),
-            Some(Standing::Refused(error)) => return Err(error.as_ref().clone()),
-            Some(Standing::Empty { epoch }) => Some(*epoch),
+        let empty = match sessions.get(session) {
+            Some(Readiness::Ready { keeper, epoch }) => return Ok((*keeper, *epoch)),
+            Some(Readiness::Refused(error)) => return Err(error.as_ref().clone()),
+            Some(Readiness::Empty { epoch }) => Some(*epoch),
             None => None,
         };
-        let in_memory = || self.shared.memory.own(session).map(|epoch| (Place::Memory, epoch));
-        let taken = match (empty, append.durability) {
-            (Some(_), Durability::None) => in_memory(),
-            (Some(epoch), Durability::Flush | Durability::Os) => Ok((Place::Store, epoch)),
-            (None, _) if self.shared.memory.has(session) => in_memory(),
-            (None, Durability::None) => match self.shared.store.load(session, Take::Peek) {
-                Err(StoreError::Unknown { .. }) => in_memory(),
-                Ok(_) => self.shared.store.own(session).map(|epoch| (Place::Store, epoch)),
-                Err(error) => Err(error),
-            },
-            (None, Durability::Flush | Durability::Os) => {
-                self.shared.store.own(session).map(|epoch| (Place::Store, epoch))
-            }
+        let keeper = match (empty, append.durability) {
+            (None, _) if self.shared.memory.has(session) => Keeper::Memory,
+            (None, Durability::None) if self.shared.store.exists(session)? => Keeper::Store,
+            (_, Durability::None) => Keeper::Memory,
+            (_, Durability::Flush | Durability::Os) => Keeper::Store,
         };
-        if let Err(error) = &taken {
-            standings.insert(session.clone(), Standing::Refused(Box::new(error.clone())));
+        match keeper {
+            Keeper::Memory => {
+                // The store in memory knows its own, and there may be very many.
+                sessions.remove(session);
+                Ok((keeper, self.shared.memory.own(session)?))
+            }
+            Keeper::Store => {
+                let epoch = empty.map_or_else(|| self.shared.store.own(session), Ok)?;
+                sessions.insert(session.clone(), Readiness::Ready { keeper, epoch });
+                Ok((keeper, epoch))
+            }
         }
-        taken
     }
 
-    fn control(&self, control: Control, ticket: Ticket, standings: &mut HashMap<SessionId, Standing>) {
+    fn control(&self, control: Control, ticket: Ticket, sessions: &mut HashMap<SessionId, Readiness>) {
         match control {
             Control::Rest(session) => {
                 // What is refused stays so until it is loaded.
-                if let Some(Standing::Refused(_)) = standings.get(&session) {
+                if let Some(Readiness::Refused(_)) = sessions.get(&session) {
                     return;
                 }
-                standings.remove(&session);
+                sessions.remove(&session);
                 let _ = self.shared.memory.rest(&session);
                 let _ = self.shared.store.rest(&session);
             }
             Control::Release(session) => {
-                standings.remove(&session);
+                sessions.remove(&session);
                 let _ = self.shared.memory.release(&session);
                 // A record that could not be changed still frees the session when this process ends.
                 let _ = self.shared.store.release(&session);
@@ -375,7 +407,7 @@ impl Job {
                     false => self.shared.store.remove(&session),
                 };
                 if removed.is_ok() {
-                    standings.remove(&session);
+                    sessions.remove(&session);
                 }
                 drop(ticket);
                 let _ = reply.send(removed);
@@ -386,11 +418,6 @@ impl Job {
             }
         }
     }
-}
-
-fn failed(append: &Append, error: &StoreError, fate: Fate) -> CommitReport {
-    let (session, batch) = (append.session.clone(), append.batch.number);
-    CommitReport::Failed { session, batch, error: error.to_string(), fate }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,20 +3,53 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::SessionId;
+use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
 use super::WriterMsg;
-use super::job::{Place, Shared, Standing, Ticket};
-use crate::store::{Loaded, Store, StoreError, Take};
+use super::job::{Keeper, Outbox, Readiness, Shared, Ticket, Work};
+use crate::store::error::{Failure, StoreError};
+use crate::store::{Loaded, Sync, Take};
 
 /// A journal to be read.
 #[derive(Debug)]
 pub(crate) struct Load {
     pub session: SessionId,
-    pub reply: RpcReplyPort<Result<Loaded, StoreError>>,
+    pub then: Then,
     pub ticket: Ticket,
+}
+
+/// What is done with a journal that was read.
+#[derive(Debug)]
+pub(crate) enum Then {
+    /// Whoever asked goes on with it.
+    Give(RpcReplyPort<Result<Loaded, StoreError>>),
+    /// The house has something to say in it.
+    Note(Note, RpcReplyPort<Result<Option<Seq>, StoreError>>),
+}
+
+/// What the house itself has to say in a session that no agent writes to.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// What is said.
+    pub body: EntryBody,
+    /// When, in unix milliseconds.
+    pub at: u64,
+}
+
+impl Note {
+    /// The entry that says it after those of a journal; `None` if there are none, or the last one says so already.
+    fn entry(self, session: &SessionId, loaded: &Loaded) -> Option<Entry> {
+        let (_, last) = loaded.entries.last().filter(|(_, last)| last.body != self.body)?;
+        Some(Entry {
+            id: format!("{session}#note{}", loaded.entries.len()).into(),
+            loop_id: None,
+            parent: Some(last.id.clone()),
+            at: self.at,
+            body: self.body,
+        })
+    }
 }
 
 /// A shard's loads, whichever Writer began them: a successor waits for its predecessor's as for its own.
@@ -110,26 +143,49 @@ impl Drop for LoadEnd {
 
 impl Shared {
     /// Reads a journal to go on with it. If the Writer is gone by then, nobody is told: whoever asked asks its successor.
-    pub fn load(&self, Load { session, reply, ticket }: Load) {
+    pub fn load(&self, Load { session, then, ticket }: Load, outbox: &Outbox) {
         if self.is_gone() {
             return;
         }
         // A job of the Writer before may still be in its last append, which the journal is to be read with.
         drop(self.shard.lock());
-        let place = if self.memory.has(&session) { Place::Memory } else { Place::Store };
-        let loaded = match place {
-            Place::Store => self.store.load(&session, Take::Own),
-            Place::Memory => self.memory.load(&session, Take::Own),
+        let keeper = if self.memory.has(&session) { Keeper::Memory } else { Keeper::Store };
+        let loaded = self.keeper(keeper).load(&session, Take::Own);
+        let readiness = match &loaded {
+            Err(error) if error.failure() == Failure::Away => {
+                return outbox.put_again(Work::Load(Load { session, then, ticket }));
+            }
+            Ok(loaded) if loaded.entries.is_empty() => Readiness::Empty { epoch: loaded.epoch },
+            Ok(loaded) => Readiness::Ready { keeper, epoch: loaded.epoch },
+            Err(error) => Readiness::Refused(Box::new(error.clone())),
         };
-        let standing = match &loaded {
-            Ok(loaded) if loaded.entries.is_empty() => Standing::Empty { epoch: loaded.epoch },
-            Ok(loaded) => Standing::Ready { place, epoch: loaded.epoch },
-            Err(error) => Standing::Refused(Box::new(error.clone())),
-        };
-        self.shard.lock().insert(session, standing);
-        if !self.is_gone() {
-            drop(ticket);
-            let _ = reply.send(loaded);
+        self.shard.lock().insert(session.clone(), readiness);
+        match then {
+            Then::Give(reply) if !self.is_gone() => {
+                drop(ticket);
+                let _ = reply.send(loaded);
+            }
+            Then::Note(note, reply) if !self.is_gone() => {
+                let noted = loaded.and_then(|loaded| self.note(&session, keeper, note, &loaded));
+                drop(ticket);
+                let _ = reply.send(noted);
+            }
+            Then::Give(_) | Then::Note(..) => {}
         }
+    }
+
+    fn note(
+        &self,
+        session: &SessionId,
+        keeper: Keeper,
+        note: Note,
+        loaded: &Loaded,
+    ) -> Result<Option<Seq>, StoreError> {
+        let Some(entry) = note.entry(session, loaded) else { return Ok(None) };
+        let written = self.keeper(keeper).append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk);
+        if let Err(error) = &written {
+            self.shard.lock().insert(session.clone(), Readiness::Refused(Box::new(error.clone())));
+        }
+        Ok(written?.first().copied())
     }
 }

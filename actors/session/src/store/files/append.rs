@@ -20,7 +20,8 @@ use super::{FileStore, lock};
 use crate::format::blob;
 use crate::format::chain::ChainHash;
 use crate::format::record::{self, Form, Print};
-use crate::store::{StoreError, Sync};
+use crate::store::Sync;
+use crate::store::error::StoreError;
 
 /// Room to encode a batch in: the JSON of one record, the lines of all.
 #[derive(Debug, Default)]
@@ -41,7 +42,11 @@ impl FileStore {
         let mut options = OpenOptions::new();
         options.read(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
         options.create_new(journal.presence != Presence::File);
-        let opened = options.open(&paths.journal).map_err(|e| StoreError::io("open", &paths.journal, &e))?;
+        let opened = match journal.presence {
+            Presence::File => options.open(&paths.journal),
+            Presence::Nothing | Presence::Claimed => self.disk.create(&options, &paths.journal),
+        };
+        let opened = opened.map_err(|e| StoreError::io("open", &paths.journal, &e))?;
         journal.presence = Presence::File;
         let file = Arc::new(opened);
         lock(&self.descriptors).put(session, file.clone());
@@ -62,8 +67,8 @@ impl FileStore {
         let paths = journal.paths.clone();
         let epoch = journal.epoch;
         if journal.presence == Presence::Nothing {
-            if folder::ensure(&paths.folder)? == Made::Now {
-                folder::sync(&self.sessions)?;
+            if folder::ensure(&*self.disk, &paths.folder)? == Made::Now {
+                folder::sync(&*self.disk, &self.sessions)?;
             }
             self.owners.claim_new(session, &paths.owner, epoch)?;
             journal.presence = Presence::Claimed;
@@ -74,9 +79,9 @@ impl FileStore {
         let expected = journal.len.max(journal.lost.end);
         if found.len() != expected || found.nlink() == 0 {
             let found = if found.nlink() == 0 { 0 } else { found.len() };
-            return Err(StoreError::Changed { path: paths.journal.clone(), expected, found });
+            return Err(StoreError::Changed { place: paths.journal.clone().into(), expected, found });
         }
-        recovery::cut_tail(&paths, &file, std::mem::take(&mut journal.lost))?;
+        recovery::cut_tail(&*self.disk, &paths, &file, std::mem::take(&mut journal.lost))?;
         let mut buffers = lock(&self.buffers).pop().unwrap_or_default();
         buffers.lines.clear();
         let mut head = journal.head;
@@ -102,7 +107,7 @@ impl FileStore {
             match error.fate() {
                 // Their room may be needed. An owner that lost the journal leaves them: its successor may name them.
                 Fate::NotWritten => drop(self.owners.while_ours(session, &paths.owner, epoch, || {
-                    journal.blobs.roll_back(&paths.blobs);
+                    journal.blobs.roll_back(&*self.disk, &paths.blobs);
                 })),
                 Fate::Unknown => {}
             }
@@ -175,7 +180,7 @@ impl FileStore {
         });
         if let Err(reason) = named {
             lock(&self.suspects).insert(session.clone());
-            return Err(StoreError::FlushFailed { path: paths.journal.clone(), reason });
+            return Err(StoreError::FlushFailed { place: paths.journal.clone().into(), reason });
         }
         journal.unflushed = false;
         journal.folder_unflushed = false;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use super::disk::{Disk, flush_folder};
 use super::folder::{self, NO_FOLLOW};
 use crate::format::blob::{BlobName, BlobProblem, BlobRef, BlobSource};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// How many blobs are remembered by name; what is more is forgotten and looked up.
 const REMEMBERED: usize = 1024;
@@ -63,7 +63,7 @@ impl Blobs {
     /// Sees that there is a blob with this content.
     pub fn put(&mut self, disk: &dyn Disk, folder: &Path, epoch: u64, content: &str) -> Result<BlobRef, StoreError> {
         let blob = BlobRef::to(content);
-        if folder::ensure(folder)? == folder::Made::Now {
+        if folder::ensure(disk, folder)? == folder::Made::Now {
             self.folder_named = false;
         }
         let path = folder.join(blob.name.as_str());
@@ -71,23 +71,23 @@ impl Blobs {
         if before == Before::Same && self.flushed.contains(&blob.name) {
             return Ok(blob);
         }
-        self.owe(folder, epoch, &blob.name)?;
+        self.owe(disk, folder, epoch, &blob.name)?;
         match before {
             Before::Same => return Ok(blob),
             Before::Nothing => self.fresh.push(blob.name.clone()),
             Before::Other => {}
         }
         let draft = folder.join(format!("{}.{epoch}.new", blob.name.as_str()));
-        write_draft(&draft, |file| disk.write_blob(file, content.as_bytes()))
-            .and_then(|()| fs::rename(&draft, &path))
+        write_draft(disk, &draft, |file| disk.write_blob(file, content.as_bytes()))
+            .and_then(|()| disk.rename(&draft, &path))
             .map_err(|e| {
-                let _ = fs::remove_file(&draft);
+                let _ = disk.remove(&draft);
                 StoreError::io("write a blob", &path, &e)
             })?;
         Ok(blob)
     }
 
-    fn owe(&mut self, folder: &Path, epoch: u64, name: &BlobName) -> Result<(), StoreError> {
+    fn owe(&mut self, disk: &dyn Disk, folder: &Path, epoch: u64, name: &BlobName) -> Result<(), StoreError> {
         match &mut self.unflushed {
             Unflushed::All => {}
             Unflushed::These(names) if names.len() >= REMEMBERED => self.unflushed = Unflushed::All,
@@ -96,7 +96,7 @@ impl Blobs {
                 let marker = marker(folder, epoch);
                 let mut options = OpenOptions::new();
                 options.create(true).append(true).mode(0o600).custom_flags(NO_FOLLOW);
-                options.open(&marker).map_err(|e| StoreError::io("write a blob", &marker, &e))?;
+                disk.create(&options, &marker).map_err(|e| StoreError::io("write a blob", &marker, &e))?;
                 self.unflushed = Unflushed::These(BTreeSet::from([name.clone()]));
             }
         }
@@ -124,7 +124,7 @@ impl Blobs {
             self.flushed.clear();
         }
         self.flushed.extend(names.into_iter().take(REMEMBERED));
-        unmark(folder, marked.into_iter().filter(|by| *by <= epoch));
+        unmark(disk, folder, marked.into_iter().filter(|by| *by <= epoch));
         Ok(())
     }
 
@@ -139,10 +139,10 @@ impl Blobs {
     }
 
     /// The batch was cut off: nothing names its blobs, and their room may be needed.
-    pub fn roll_back(&mut self, folder: &Path) {
+    pub fn roll_back(&mut self, disk: &dyn Disk, folder: &Path) {
         for name in self.fresh.drain(..) {
             // What stays is harmless.
-            let _ = fs::remove_file(folder.join(name.as_str()));
+            let _ = disk.remove(&folder.join(name.as_str()));
             self.flushed.remove(&name);
             if let Unflushed::These(names) = &mut self.unflushed {
                 names.remove(&name);
@@ -164,23 +164,25 @@ pub(crate) fn write_anew(disk: &dyn Disk, folder: &Path) -> Result<(), StoreErro
         let mut content = Vec::new();
         open(&path)
             .and_then(|mut file| file.read_to_end(&mut content))
-            .and_then(|_| write_draft(&draft, |file| disk.write_blob(file, &content).and_then(|()| disk.flush(file))))
-            .and_then(|()| fs::rename(&draft, &path))
+            .and_then(|_| {
+                write_draft(disk, &draft, |file| disk.write_blob(file, &content).and_then(|()| disk.flush(file)))
+            })
+            .and_then(|()| disk.rename(&draft, &path))
             .map_err(|e| {
-                let _ = fs::remove_file(&draft);
+                let _ = disk.remove(&draft);
                 flush_failed(&path, &e)
             })?;
     }
     for folder in [folder].into_iter().chain(folder.parent()) {
         flush_folder(disk, folder).map_err(|e| flush_failed(folder, &e))?;
     }
-    unmark(folder, found.marked);
+    unmark(disk, folder, found.marked);
     Ok(())
 }
 
 /// Removes a session's blobs, and what crashes left beside them.
-pub(crate) fn remove(folder: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(folder) {
+pub(crate) fn remove(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
+    match disk.remove_folder(folder) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(StoreError::io("remove", folder, &e)),
@@ -188,7 +190,7 @@ pub(crate) fn remove(folder: &Path) -> Result<(), StoreError> {
 }
 
 fn flush_failed(path: &Path, error: &io::Error) -> StoreError {
-    StoreError::FlushFailed { path: path.to_owned(), reason: error.to_string() }
+    StoreError::FlushFailed { place: path.into(), reason: error.to_string() }
 }
 
 /// Says that an owner's blobs may not be on the disk. Each owner has its own: one that has lost the journal and does
@@ -225,9 +227,9 @@ fn contents(folder: &Path) -> io::Result<Contents> {
 }
 
 /// Removes markers. One that stays only makes the next load flush again.
-fn unmark(folder: &Path, epochs: impl IntoIterator<Item = u64>) {
+fn unmark(disk: &dyn Disk, folder: &Path, epochs: impl IntoIterator<Item = u64>) {
     for epoch in epochs {
-        let _ = fs::remove_file(marker(folder, epoch));
+        let _ = disk.remove(&marker(folder, epoch));
     }
 }
 
@@ -243,13 +245,11 @@ fn open(path: &Path) -> io::Result<File> {
 /// Opening a pipe does not wait for its other end.
 const NO_WAIT: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-fn write_draft(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.create_new(true).write(true).mode(0o600).custom_flags(NO_FOLLOW);
-    let file = match options.open(path) {
+fn write_draft(disk: &dyn Disk, path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let file = match disk.create(&folder::new_file(), path) {
         // From a write that a panic ended.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path).and_then(|()| options.open(path))?
+            disk.remove(path).and_then(|()| disk.create(&folder::new_file(), path))?
         }
         opened => opened?,
     };
@@ -377,10 +377,10 @@ mod tests {
         let mut blobs = Blobs::default();
         blobs.put(&Kernel, folder.path(), 1, "a blob").unwrap();
         for n in 1..REMEMBERED {
-            blobs.owe(folder.path(), 1, &name(n)).unwrap();
+            blobs.owe(&Kernel, folder.path(), 1, &name(n)).unwrap();
         }
         assert!(matches!(&blobs.unflushed, Unflushed::These(names) if names.len() == REMEMBERED));
-        blobs.owe(folder.path(), 1, &name(0)).unwrap();
+        blobs.owe(&Kernel, folder.path(), 1, &name(0)).unwrap();
         assert!(matches!(blobs.unflushed, Unflushed::All));
         blobs.flushed.extend((0..REMEMBERED).map(name));
         blobs.flush(&Kernel, folder.path(), 1).unwrap();

@@ -1,10 +1,12 @@
-//! The calls that decide whether a record is safe, behind a seam so that tests can make them fail.
+//! The calls that decide whether a record and its name are safe, behind a seam so that tests can make them fail, or cut
+//! the power between any two.
 
-use std::fs::File;
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// What a journal asks of the kernel.
 pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
@@ -36,6 +38,37 @@ pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
     /// One `fsync(2)` of a folder in which the name of a journal or blob is.
     fn flush_folder(&self, folder: &File) -> io::Result<()> {
         folder.sync_all()
+    }
+
+    /// One `fsync(2)` that no commit waits for: of an owner record, of a tail that was cut, of the folder in which a
+    /// name was made or removed.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    /// Opens a file that these options make.
+    fn create(&self, options: &OpenOptions, path: &Path) -> io::Result<File> {
+        options.open(path)
+    }
+
+    /// Makes a folder that only its owner may use.
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)
+    }
+
+    /// One `rename(2)` of a file.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// One `unlink(2)` of a file.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    /// Removes a folder with everything in it.
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
     }
 }
 
@@ -69,7 +102,7 @@ pub(crate) fn write_batch(disk: &dyn Disk, file: &File, records: &[u8], path: &P
         Ok(written) if written == records.len() => Ok(()),
         Ok(written) => Err(StoreError::Io {
             doing: "append a batch",
-            path: path.to_owned(),
+            place: path.into(),
             reason: format!("only {written} of {} bytes were written; see that there is space", records.len()),
         }),
         Err(e) => Err(StoreError::io("append a batch", path, &e)),

@@ -1,14 +1,15 @@
 //! Folders and paths of a data directory: made private, never through a link, with errors that name the path.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::store::StoreError;
+use super::disk::Disk;
+use crate::store::error::StoreError;
 
 /// Refuses to open a symbolic link.
 pub(crate) const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
@@ -49,14 +50,52 @@ impl Paths {
     }
 }
 
+/// Where a store has its files, on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDir(PathBuf);
+
+impl DataDir {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The folder that everything is in.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file that a session's journal is in, whether it is there yet or not.
+    pub fn journal(&self, session: &SessionId) -> PathBuf {
+        self.of(session).journal
+    }
+
+    /// The folder for long outputs of a session's tools. It is whoever writes them who makes it; it is removed with the
+    /// session.
+    pub fn outputs(&self, session: &SessionId) -> PathBuf {
+        self.of(session).output()
+    }
+
+    pub(super) fn sessions(&self) -> PathBuf {
+        self.0.join("sessions")
+    }
+
+    pub(super) fn owners(&self) -> PathBuf {
+        self.0.join("owners")
+    }
+
+    pub(super) fn of(&self, session: &SessionId) -> Paths {
+        Paths::of(&self.sessions(), session)
+    }
+}
+
 /// A hash that is the same in every build and on every machine: paths depend on it.
 pub(crate) fn stable_hash(session: &SessionId) -> u32 {
     crc32fast::hash(session.as_str().as_bytes())
 }
 
 /// Makes a private folder, or accepts one that is there; never a link or anything else.
-pub(crate) fn ensure(path: &Path) -> Result<Made, StoreError> {
-    match DirBuilder::new().mode(0o700).create(path) {
+pub(crate) fn ensure(disk: &dyn Disk, path: &Path) -> Result<Made, StoreError> {
+    match disk.make_folder(path) {
         Ok(()) => Ok(Made::Now),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => check(path).map(|()| Made::Before),
         Err(e) => Err(StoreError::io("create the folder", path, &e)),
@@ -64,16 +103,16 @@ pub(crate) fn ensure(path: &Path) -> Result<Made, StoreError> {
 }
 
 /// As [`ensure`], and a folder that was made survives a power cut.
-pub(crate) fn ensure_named(path: &Path) -> Result<(), StoreError> {
-    match (ensure(path)?, path.parent()) {
+pub(crate) fn ensure_named(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    match (ensure(disk, path)?, path.parent()) {
         (Made::Before, _) => Ok(()),
-        (Made::Now, Some(parent)) if !parent.as_os_str().is_empty() => sync(parent),
-        (Made::Now, _) => sync(Path::new(".")),
+        (Made::Now, Some(parent)) if !parent.as_os_str().is_empty() => sync(disk, parent),
+        (Made::Now, _) => sync(disk, Path::new(".")),
     }
 }
 
 /// As [`ensure_named`], with the folders above it.
-pub(crate) fn ensure_all(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn ensure_all(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(path) {
         Ok(_) => check(path),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -81,9 +120,9 @@ pub(crate) fn ensure_all(path: &Path) -> Result<(), StoreError> {
             if let Some(parent) = parent
                 && !exists(parent)?
             {
-                ensure_all(parent)?;
+                ensure_all(disk, parent)?;
             }
-            ensure_named(path)
+            ensure_named(disk, path)
         }
         Err(e) => Err(StoreError::io("look at", path, &e)),
     }
@@ -100,10 +139,10 @@ pub(crate) fn check_if_there(path: &Path) -> Result<(), StoreError> {
 fn check(path: &Path) -> Result<(), StoreError> {
     let meta = fs::symlink_metadata(path).map_err(|e| StoreError::io("look at", path, &e))?;
     if meta.file_type().is_symlink() {
-        return Err(StoreError::Symlink { path: path.to_owned() });
+        return Err(StoreError::Symlink { place: path.into() });
     }
     if !meta.is_dir() {
-        return Err(StoreError::NotAFolder { path: path.to_owned() });
+        return Err(StoreError::NotAFolder { place: path.into() });
     }
     Ok(())
 }
@@ -118,12 +157,19 @@ pub(crate) fn exists(path: &Path) -> Result<bool, StoreError> {
 }
 
 /// Removes a file; one that is not there is removed already.
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    match disk.remove(path) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(StoreError::io("remove", path, &e)),
     }
+}
+
+/// How a private file is made that nobody has made before; never through a link.
+pub(crate) fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create_new(true).write(true).mode(0o600).custom_flags(NO_FOLLOW);
+    options
 }
 
 /// Opens a file to read it, if it is there; never through a link.
@@ -136,8 +182,8 @@ pub(crate) fn open_to_read(path: &Path) -> Result<Option<File>, StoreError> {
 }
 
 /// Makes names in a folder survive a power cut.
-pub(crate) fn sync(path: &Path) -> Result<(), StoreError> {
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(|e| StoreError::io("flush the folder", path, &e))
+pub(crate) fn sync(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    File::open(path).and_then(|folder| disk.sync(&folder)).map_err(|e| StoreError::io("flush the folder", path, &e))
 }
 
 /// Fails with the reason if nothing may be made in a folder.

@@ -8,10 +8,10 @@ use playhouse_protocol::SessionId;
 
 use super::blob_files::{BlobFiles, Reading};
 use super::folder;
-use super::ownership::Holder;
 use crate::format::record::BadLine;
 use crate::format::scan::{Damage, DamageKind, Scan};
-use crate::store::StoreError;
+use crate::store::Holder;
+use crate::store::error::StoreError;
 use crate::views::summary::SessionSummary;
 
 /// Every session below `sessions`, newest first.

@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{NodeId, SessionId};
@@ -16,18 +16,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+use super::disk::Disk;
 use super::folder::{self, NO_FOLLOW};
 use super::listing::read_folder;
-use crate::store::StoreError;
-
-/// A live process that holds something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Its node.
-    pub node: NodeId,
-    /// Its process id.
-    pub pid: u32,
-}
+use crate::store::Holder;
+use crate::store::error::StoreError;
 
 /// A session's owner record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,12 +71,13 @@ pub(crate) struct Owners {
     folder: PathBuf,
     node: NodeId,
     pid: u32,
-    place: Mutex<Place>,
+    lock: Mutex<ProcessLock>,
+    disk: Arc<dyn Disk>,
 }
 
-/// Whether a process has a place among the others.
+/// Whether a process has its lock.
 #[derive(Debug)]
-enum Place {
+enum ProcessLock {
     /// The lock is held until the house that the process keeps here ends.
     Held(#[allow(dead_code, reason = "held, not read")] File),
     /// That house has ended.
@@ -94,7 +88,7 @@ enum Place {
 
 impl Owners {
     /// Takes the process's own lock. `folder` exists.
-    pub fn open(folder: PathBuf, node: NodeId) -> Result<Self, StoreError> {
+    pub fn open(folder: PathBuf, node: NodeId, disk: Arc<dyn Disk>) -> Result<Self, StoreError> {
         if SessionId::new(node.as_str()).is_err() {
             return Err(StoreError::Node { node, reason: "cannot be a name: use 1 to 80 letters, digits, `-` or `_`" });
         }
@@ -103,29 +97,32 @@ impl Owners {
         if node.as_str() == TAKEOVER || folder::exists(&path)? {
             return Err(StoreError::Node { node, reason: "is taken; every process needs a name of its own" });
         }
-        let owners = Self { folder, node, pid, place: Mutex::new(Place::None) };
+        let owners = Self { folder, node, pid, disk, lock: Mutex::new(ProcessLock::None) };
         let file = owners.alone(|| {
             owners.sweep()?;
             owners.take_place(&path)
         })?;
-        *owners.place() = Place::Held(file);
+        *owners.process_lock() = ProcessLock::Held(file);
         Ok(owners)
     }
 
     /// For one who only looks at what others own.
-    pub fn look(folder: PathBuf, node: NodeId) -> Self {
-        Self { folder, node, pid: std::process::id(), place: Mutex::new(Place::None) }
+    pub fn look(folder: PathBuf, node: NodeId, disk: Arc<dyn Disk>) -> Self {
+        Self { folder, node, pid: std::process::id(), disk, lock: Mutex::new(ProcessLock::None) }
     }
 
     fn take_place(&self, path: &Path) -> Result<File, StoreError> {
         // Locked before it has its name, so that nobody ever sees it unlocked while this process lives.
         let (node, pid) = (&self.node, self.pid);
         let draft = self.folder.join(format!("{node}{DRAFT}"));
-        let mut file = create_new(&draft).map_err(|e| StoreError::io("create the process lock", &draft, &e))?;
+        let mut file = self
+            .disk
+            .create(&folder::new_file(), &draft)
+            .map_err(|e| StoreError::io("create the process lock", &draft, &e))?;
         let content = serde_json::json!({ "node": node, "pid": pid }).to_string();
         let ready = file.try_lock().map_err(io::Error::from).and_then(|()| file.write_all(content.as_bytes()));
-        if let Err(e) = ready.and_then(|()| fs::rename(&draft, path)) {
-            let _ = fs::remove_file(&draft);
+        if let Err(e) = ready.and_then(|()| self.disk.rename(&draft, path)) {
+            let _ = self.disk.remove(&draft);
             return Err(StoreError::io("create the process lock", path, &e));
         }
         Ok(file)
@@ -139,7 +136,7 @@ impl Owners {
                 continue;
             }
             if folder::open_to_read(&path)?.is_some_and(|file| file.try_lock_shared().is_ok()) {
-                folder::remove_if_there(&path)?;
+                folder::remove_if_there(&*self.disk, &path)?;
             }
         }
         Ok(())
@@ -147,24 +144,24 @@ impl Owners {
 
     /// Gives up the process's own lock, and with it every session: another house may have them.
     pub fn close(&self) {
-        let mut place = self.place();
-        if let Place::Held(_) = *place {
+        let mut lock = self.process_lock();
+        if let ProcessLock::Held(_) = *lock {
             // Removed while it is locked, so that nobody takes an orderly end for a death.
-            let _ = fs::remove_file(lock_path(&self.folder, &self.node));
-            *place = Place::GivenUp;
+            let _ = self.disk.remove(&lock_path(&self.folder, &self.node));
+            *lock = ProcessLock::GivenUp;
         }
     }
 
     fn is_open(&self) -> Result<(), StoreError> {
-        match *self.place() {
-            Place::Held(_) => Ok(()),
-            Place::GivenUp => Err(StoreError::Closed),
-            Place::None => Err(StoreError::OnlyLooks),
+        match *self.process_lock() {
+            ProcessLock::Held(_) => Ok(()),
+            ProcessLock::GivenUp => Err(StoreError::Closed),
+            ProcessLock::None => Err(StoreError::OnlyLooks),
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn process_lock(&self) -> MutexGuard<'_, ProcessLock> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn node(&self) -> &NodeId {
@@ -236,7 +233,7 @@ impl Owners {
             return Ok(());
         }
         let path = lock_path(&self.folder, node);
-        folder::remove_if_there(&path)
+        folder::remove_if_there(&*self.disk, &path)
     }
 
     /// Who holds the session of this record, if anyone does.
@@ -283,7 +280,7 @@ impl Owners {
         self.exclusively(|| match read_record(record)? {
             Some(old) if old.node != self.node => {
                 self.refuse_if_held(session, &old)?;
-                Err(StoreError::Fenced { session: session.clone(), epoch })
+                Err(self.fenced(session, epoch, Some(&old)))
             }
             Some(_) | None => self.write_record(record, epoch, Standing::Held, Safety::Kernel),
         })
@@ -295,7 +292,7 @@ impl Owners {
             Some(old) if old.node == self.node && old.epoch == from => {
                 self.write_record(record, to, Standing::Held, Safety::Disk)
             }
-            Some(_) | None => Err(StoreError::Fenced { session: session.clone(), epoch: from }),
+            other => Err(self.fenced(session, from, other.as_ref())),
         })
     }
 
@@ -330,8 +327,14 @@ impl Owners {
                 *seen = stamp;
                 Ok(())
             }
-            Some(_) | None => Err(StoreError::Fenced { session: session.clone(), epoch }),
+            other => Err(self.fenced(session, epoch, other.as_ref())),
         }
+    }
+
+    /// What it means that a session's record is no longer ours under `epoch`.
+    fn fenced(&self, session: &SessionId, epoch: u64, record: Option<&OwnerRecord>) -> StoreError {
+        let by = self.holder(record).ok().flatten().filter(|by| by.node != self.node);
+        StoreError::Fenced { session: session.clone(), epoch, by }
     }
 
     /// Runs `change` if the session is ours under `epoch`; nobody can take it over meanwhile.
@@ -361,9 +364,9 @@ impl Owners {
 
     /// Runs `change` while no other process, and nobody in this one, changes an owner record.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match *self.place() {
-            Place::Held(_) | Place::GivenUp => {}
-            Place::None => return Err(StoreError::OnlyLooks),
+        match *self.process_lock() {
+            ProcessLock::Held(_) | ProcessLock::GivenUp => {}
+            ProcessLock::None => return Err(StoreError::OnlyLooks),
         }
         self.alone(change)
     }
@@ -387,18 +390,18 @@ impl Owners {
         let failed = |e: io::Error| StoreError::io("write the owner record", path, &e);
         let json = serde_json::to_vec(&record).map_err(io::Error::from).map_err(failed)?;
         let draft = path.with_extension(OWNER_DRAFT);
-        folder::remove_if_there(&draft)?;
-        let mut file = create_new(&draft).map_err(failed)?;
+        folder::remove_if_there(&*self.disk, &draft)?;
+        let mut file = self.disk.create(&folder::new_file(), &draft).map_err(failed)?;
         let written = file.write_all(&json).and_then(|()| match safety {
             Safety::Kernel => Ok(()),
-            Safety::Disk => file.sync_all(),
+            Safety::Disk => self.disk.sync(&file),
         });
-        if let Err(e) = written.and_then(|()| fs::rename(&draft, path)) {
-            let _ = fs::remove_file(&draft);
+        if let Err(e) = written.and_then(|()| self.disk.rename(&draft, path)) {
+            let _ = self.disk.remove(&draft);
             return Err(failed(e));
         }
         match (safety, path.parent()) {
-            (Safety::Disk, Some(parent)) => folder::sync(parent),
+            (Safety::Disk, Some(parent)) => folder::sync(&*self.disk, parent),
             _ => Ok(()),
         }
     }
@@ -435,8 +438,4 @@ pub(crate) const OWNER_DRAFT: &str = "owner.new";
 
 fn lock_path(folder: &Path, node: &NodeId) -> PathBuf {
     folder.join(format!("{node}.lock"))
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create_new(true).write(true).mode(0o600).custom_flags(NO_FOLLOW).open(path)
 }

@@ -1,20 +1,19 @@
 //! Reading a journal, and what loading changes on disk: a torn tail is cut and kept aside, a doubtful file is written
 //! anew. A tail that is more than one write which broke off stays until someone writes after it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::entry::FORMAT_VERSION;
 
 use super::blob_files::{BlobFiles, Reading};
 use super::disk::{Disk, flush_folder};
-use super::folder::{self, NO_FOLLOW, Paths};
+use super::folder::{self, Paths};
 use crate::format::record::{BadLine, decode};
 use crate::format::scan::{Check, Scan};
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Reads a journal and its blobs.
 pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, StoreError> {
@@ -24,7 +23,7 @@ pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, 
     blobs.into_result()?;
     match scan.newer {
         Some(version) => {
-            Err(StoreError::NewerFormat { path: paths.journal.clone(), version, supported: FORMAT_VERSION })
+            Err(StoreError::NewerFormat { place: paths.journal.clone().into(), version, supported: FORMAT_VERSION })
         }
         None => Ok(scan),
     }
@@ -37,39 +36,44 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
     BufReader::new(file).read_until(b'\n', &mut line).map_err(|e| StoreError::io("read", path, &e))?;
     match decode(&line) {
         Err(BadLine::Newer { version }) => {
-            Err(StoreError::NewerFormat { path: path.to_owned(), version, supported: FORMAT_VERSION })
+            Err(StoreError::NewerFormat { place: path.into(), version, supported: FORMAT_VERSION })
         }
         Ok(_) | Err(BadLine::NotARecord { .. } | BadLine::Checksum { .. } | BadLine::UnknownEntry { .. }) => Ok(()),
     }
 }
 
 /// Cuts what follows the last whole record, after copying it to a file of its own. Answers where it is kept.
-pub(crate) fn cut_tail(paths: &Paths, mut journal: &File, tail: Range<u64>) -> Result<Option<PathBuf>, StoreError> {
+pub(crate) fn cut_tail(
+    disk: &dyn Disk,
+    paths: &Paths,
+    mut journal: &File,
+    tail: Range<u64>,
+) -> Result<Option<PathBuf>, StoreError> {
     if tail.is_empty() {
         return Ok(None);
     }
-    let (path, mut aside) = new_torn_file(paths)?;
+    let (path, mut aside) = new_torn_file(disk, paths)?;
     let copied = journal
         .seek(SeekFrom::Start(tail.start))
         .and_then(|_| io::copy(&mut journal.take(tail.end - tail.start), &mut aside))
-        .and_then(|_| aside.sync_all());
+        .and_then(|_| disk.sync(&aside));
     if let Err(e) = copied {
-        let _ = fs::remove_file(&path);
+        let _ = disk.remove(&path);
         return Err(StoreError::io("keep a torn tail aside", &path, &e));
     }
     journal
         .set_len(tail.start)
-        .and_then(|()| journal.sync_data())
+        .and_then(|()| disk.sync(journal))
         .map_err(|e| StoreError::io("cut a torn tail off", &paths.journal, &e))?;
-    folder::sync(&paths.folder)?;
+    folder::sync(disk, &paths.folder)?;
     Ok(Some(path))
 }
 
-fn new_torn_file(paths: &Paths) -> Result<(PathBuf, File), StoreError> {
+fn new_torn_file(disk: &dyn Disk, paths: &Paths) -> Result<(PathBuf, File), StoreError> {
     let mut n = 1;
     loop {
         let path = paths.torn(n);
-        match OpenOptions::new().create_new(true).write(true).mode(0o600).custom_flags(NO_FOLLOW).open(&path) {
+        match disk.create(&folder::new_file(), &path) {
             Ok(file) => return Ok((path, file)),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < u32::MAX => n += 1,
             Err(e) => return Err(StoreError::io("keep a torn tail aside", &path, &e)),
@@ -100,23 +104,17 @@ pub(crate) const JOURNAL_DRAFT: &str = "journal.new";
 /// Writes a journal to a new file that takes its name. After a failed flush the kernel may count as clean, and show,
 /// what never reached the disk: only bytes that are written again can be flushed again.
 pub(crate) fn write_anew(disk: &dyn Disk, paths: &Paths) -> Result<(), StoreError> {
-    let failed = |e: io::Error| StoreError::FlushFailed { path: paths.journal.clone(), reason: e.to_string() };
+    let failed = |e: io::Error| StoreError::FlushFailed { place: paths.journal.clone().into(), reason: e.to_string() };
     let draft = paths.journal.with_extension(JOURNAL_DRAFT);
-    folder::remove_if_there(&draft)?;
+    folder::remove_if_there(disk, &draft)?;
     let Some(mut old) = folder::open_to_read(&paths.journal)? else { return Ok(()) };
     // Through memory: `io::copy` may share the old file's blocks instead of writing them.
     let mut bytes = Vec::new();
     old.read_to_end(&mut bytes).map_err(|e| StoreError::io("read", &paths.journal, &e))?;
-    let mut new = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(NO_FOLLOW)
-        .open(&draft)
-        .map_err(failed)?;
+    let mut new = disk.create(&folder::new_file(), &draft).map_err(failed)?;
     let written = new.write_all(&bytes).and_then(|()| disk.flush(&new));
-    if let Err(e) = written.and_then(|()| fs::rename(&draft, &paths.journal)) {
-        let _ = fs::remove_file(&draft);
+    if let Err(e) = written.and_then(|()| disk.rename(&draft, &paths.journal)) {
+        let _ = disk.remove(&draft);
         return Err(failed(e));
     }
     flush_folder(disk, &paths.folder).map_err(failed)
