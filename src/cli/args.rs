@@ -1,4 +1,4 @@
-//! The flags.
+//! Commands and flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
 use playhouse::config::{Config, Flag, Key, Shown, keys};
+use playhouse::from_config::Exchanges;
 use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
-use super::recordings::RecordingArgs;
-use super::text::{Tint, error_line};
+use crate::cli::terminal::text::{Tint, error_line};
 
 /// Runs language-model agents that survive crashes.
 ///
@@ -347,6 +347,28 @@ pub struct ShowArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingArgs,
+}
+
+/// What is done with the exchanges with services.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RecordingArgs {
+    /// Keep every exchange with a service in this folder, without keys
+    #[arg(long, value_name = "DIR", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Let the exchanges in this folder answer: no network, no keys
+    #[arg(long, value_name = "DIR")]
+    replay: Option<PathBuf>,
+}
+
+impl RecordingArgs {
+    /// As a house takes it.
+    pub fn exchanges(&self) -> Exchanges {
+        match (&self.record, &self.replay) {
+            (Some(folder), _) => Exchanges::Recorded(folder.clone()),
+            (None, Some(folder)) => Exchanges::Replayed(folder.clone()),
+            (None, None) => Exchanges::Live,
+        }
+    }
 }
 
 fn event_id(text: &str) -> Result<EventId, String> {

@@ -20,8 +20,8 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::stop::Stop;
-use super::text::one_line;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::one_line;
 
 /// The variable that names the file.
 const VARIABLE: &str = "PLAYHOUSE_LOG";
@@ -41,10 +41,10 @@ enum Line {
 }
 
 /// Logs to the file that the flag or else the variable names.
-pub fn start(flag: Option<&Path>) -> Result<Option<Log>, Stop> {
+pub fn start(flag: Option<&Path>) -> Result<Option<Log>, Exit> {
     let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let Some(path) = flag.or(named.as_deref().map(Path::new)) else { return Ok(None) };
-    let refused = |reason: String| Stop::Refused(format!("the log {} cannot be written: {reason}", path.display()));
+    let refused = |reason: String| Exit::Refused(format!("the log {} cannot be written: {reason}", path.display()));
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let file = file.map_err(|error| refused(format!("{error}; name another file with --log")))?;
     let (to, lines) = sync_channel(WAITING);

@@ -7,22 +7,22 @@ use playhouse::protocol::{Seq, SessionId};
 use playhouse::session::{ChainHash, FileStore, Store, StoreError, Take, Verification};
 use serde_json::{Value, json};
 
-use super::args::{AuditArgs, AuditCommand};
-use super::sessions::{look, print};
-use super::stop::Stop;
-use super::text::{Tint, error_line, one_line};
+use crate::cli::args::{AuditArgs, AuditCommand};
+use crate::cli::commands::sessions::{look, print};
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::{Tint, error_line, one_line};
 
 /// Verifies or shows.
-pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
+pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
     let is_there = folder.exists();
     match args.command {
         AuditCommand::Verify { sessions, heads, json } => {
             let report = if is_there { check(&look(folder)?, sessions)? } else { absent(sessions)? };
             verify(&report, &heads, json, folder)
         }
-        AuditCommand::Show { session, .. } if !is_there => Err(Stop::refused(StoreError::Unknown { session })),
+        AuditCommand::Show { session, .. } if !is_there => Err(Exit::refused(StoreError::Unknown { session })),
         AuditCommand::Show { session, json } => {
-            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Exit::refused)?;
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
             }
@@ -37,30 +37,30 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Stop> {
 /// A session and what came out of checking its journal.
 type Checked = (SessionId, Result<Verification, StoreError>);
 
-fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Stop> {
+fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
     match sessions.into_iter().next() {
-        Some(session) => Err(Stop::refused(StoreError::Unknown { session })),
+        Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
         None => Ok(Vec::new()),
     }
 }
 
 /// Checks these sessions, or all.
-fn check(store: &FileStore, named: Vec<SessionId>) -> Result<Vec<Checked>, Stop> {
+fn check(store: &FileStore, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
     let everything = named.is_empty();
-    let sessions = if everything { store.sessions().map_err(Stop::refused)? } else { named };
+    let sessions = if everything { store.sessions().map_err(Exit::refused)? } else { named };
     let mut report = Vec::new();
     for session in sessions {
         match store.verify(&session) {
             // Removed meanwhile.
             Err(StoreError::Unknown { .. }) if everything => {}
-            Err(error @ StoreError::Unknown { .. }) => return Err(Stop::refused(error)),
+            Err(error @ StoreError::Unknown { .. }) => return Err(Exit::refused(error)),
             checked => report.push((session, checked)),
         }
     }
     Ok(report)
 }
 
-fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Stop> {
+fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
     if report.is_empty() && !json {
         error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
     }
@@ -88,7 +88,7 @@ fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) ->
         });
     }
     print(&text)?;
-    if is_well { Ok(()) } else { Err(Stop::Told(1)) }
+    if is_well { Ok(()) } else { Err(Exit::Told(1)) }
 }
 
 /// Where a head is: the session, the record, and how many follow it.

@@ -9,12 +9,12 @@ use playhouse::protocol::SandboxMode;
 use playhouse::tools::sandbox::{Abilities, Ability, abilities};
 use serde_json::{Value, json};
 
-use super::args::{DoctorArgs, SharedArgs};
-use super::config;
-use super::follow::unwritten;
-use super::place::here;
-use super::stop::Stop;
-use super::view::write_out;
+use crate::cli::args::{DoctorArgs, SharedArgs};
+use crate::cli::commands::config;
+use crate::cli::exit::Exit;
+use crate::cli::folders::here;
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::view::write_out;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Check {
 }
 
 /// Looks at everything and says what it found.
-pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Stop> {
+pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let checks = checks(shared)?;
     let text: String = match args.json {
         true => checks.iter().map(|check| format!("{}\n", check.to_json())).collect(),
@@ -70,10 +70,10 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Stop> {
     if broken.is_empty() {
         return Ok(());
     }
-    Err(Stop::Failed(format!("runs will not work here: see {} above", broken.join(", "))))
+    Err(Exit::Failed(format!("runs will not work here: see {} above", broken.join(", "))))
 }
 
-fn checks(shared: &SharedArgs) -> Result<Vec<Check>, Stop> {
+fn checks(shared: &SharedArgs) -> Result<Vec<Check>, Exit> {
     let (abilities, here) = (abilities(), here()?);
     let config = config::load(shared, None, Some(here.clone()));
     let required = |name, found| Check { name, found, need: Need::Required };
@@ -95,7 +95,7 @@ fn checks(shared: &SharedArgs) -> Result<Vec<Check>, Stop> {
             all.push(required("data directory", data_dir(config)));
         }
         // What is wrong was said above, but for the last of it.
-        Err(Stop::Refused(reason)) => all.push(required("settings", Err(reason.clone()))),
+        Err(Exit::Refused(reason)) => all.push(required("settings", Err(reason.clone()))),
         Err(_) => all.push(required("settings", Err("they cannot be read".to_owned()))),
     }
     Ok(all)

@@ -6,14 +6,14 @@ use playhouse::protocol::{AgentEvent, Usage};
 
 /// Counts a run and its sub-agents.
 #[derive(Debug)]
-pub struct Tally {
+pub struct Totals {
     begun: Instant,
     usage: Usage,
     turns: usize,
     tools: usize,
 }
 
-impl Tally {
+impl Totals {
     /// Nothing yet.
     pub fn new(begun: Instant) -> Self {
         Self { begun, usage: Usage::default(), turns: 0, tools: 0 }
@@ -78,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_adds_up_a_run_and_its_helpers() {
-        let mut tally = Tally::new(Instant::now());
+    fn totals_add_up_a_run_and_its_helpers() {
+        let mut totals = Totals::new(Instant::now());
         for usage in [Usage::of(1_000, 20, 3_000, 0, 5), Usage::of(0, 1, 0, 0, 0)] {
             let (messages, rejection) = (Vec::new(), None);
-            tally.take(&AgentEvent::AgentEnd { messages, usage, outcome: Outcome::Stop, rejection });
+            totals.take(&AgentEvent::AgentEnd { messages, usage, outcome: Outcome::Stop, rejection });
         }
-        let line = tally.line(1);
+        let line = totals.line(1);
         assert!(line.starts_with("— 4,000 tokens in, 75 % of them cached, 26 out, 0 turns, 1 sub-agent, 0."), "{line}");
         assert!(line.ends_with(" s, cost unknown"), "{line}");
     }
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn a_cost_is_told_when_all_of_it_is_known() {
         let prices = Prices { input: 10_000_000, output: 20_000_000, ..Prices::default() };
-        let mut tally = Tally::new(Instant::now());
+        let mut totals = Totals::new(Instant::now());
         let mut end = |usage| {
             let (messages, rejection) = (Vec::new(), None);
-            tally.take(&AgentEvent::AgentEnd { messages, usage, outcome: Outcome::Stop, rejection });
-            tally.line(0)
+            totals.take(&AgentEvent::AgentEnd { messages, usage, outcome: Outcome::Stop, rejection });
+            totals.line(0)
         };
         let priced = Usage::of(1_000, 100, 0, 0, 0).priced(Some(&prices));
         assert!(end(priced).ends_with(" s, $0.0120"));

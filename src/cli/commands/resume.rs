@@ -15,26 +15,26 @@ use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::args::ResumeArgs;
-use super::ask::Asking;
-use super::damaged::{self, Accept};
-use super::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
-use super::house::{from_config, open_house};
-use super::place::here;
-use super::signals::Interrupt;
-use super::stop::Stop;
-use super::text::{Tint, cut, error_line, one_line};
-use super::view::{Form, View};
+use crate::cli::args::ResumeArgs;
+use crate::cli::commands::damaged::{self, Accept};
+use crate::cli::exit::Exit;
+use crate::cli::folders::here;
+use crate::cli::house::{from_config, open_house};
+use crate::cli::terminal::ask::Asking;
+use crate::cli::terminal::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::signals::Interrupt;
+use crate::cli::terminal::text::{Tint, cut, error_line, one_line};
+use crate::cli::terminal::view::{Form, View};
 
 /// How many sessions are brought on stage at once. A session gives its place up as soon as it waits for a model or for a
 /// person, so that those whose model is silent keep nobody out.
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
-pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
+pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Exit> {
     if !folder.exists() {
         return match args.session {
-            Some(session) => Err(Stop::refused(StoreError::Unknown { session })),
+            Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
             None => nothing_to_do(),
         };
     }
@@ -64,17 +64,17 @@ struct Work {
 impl Work {
     fn watch(&self, form: Form) -> Watch {
         let view = View::new(form, &self.asking);
-        Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), place: None }
+        Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), slot: None }
     }
 }
 
-fn nothing_to_do() -> Result<(), Stop> {
+fn nothing_to_do() -> Result<(), Exit> {
     error_line("", "nothing to resume", Tint::None);
     Ok(())
 }
 
-async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop> {
-    let summary = house.session(session).await.map_err(Stop::refused)?;
+async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Exit> {
+    let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
     let mut watch = work.watch(Form::of(work.json));
     match (&summary.status, work.accept) {
@@ -83,12 +83,12 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop
             Ok(())
         }
         (SessionStatus::Damaged { .. }, Accept::Nothing) => {
-            Err(Stop::Refused(damaged::advice(&summary).unwrap_or_default()))
+            Err(Exit::Refused(damaged::advice(&summary).unwrap_or_default()))
         }
         (SessionStatus::Damaged { .. }, Accept::Damage) => {
             tell_damage(&summary, &mut watch.view);
-            let settings = work.from.settings(here()?).map_err(Stop::refused)?;
-            work.from.check(&settings).await.map_err(Stop::refused)?;
+            let settings = work.from.settings(here()?).map_err(Exit::refused)?;
+            work.from.check(&settings).await.map_err(Exit::refused)?;
             let (agent, unsaid) = damaged::go_on(house, session, settings, &work.from, &mut watch.view).await?;
             let mut events = agent.subscribe_tree_with(EVENTS);
             let asked = match unsaid.is_empty() {
@@ -97,7 +97,7 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop
             };
             let Some(input_id) = asked.map_err(as_failure)? else {
                 let text = "its conversation ends with the model's words: go on with `playhouse run --session";
-                return Err(Stop::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
+                return Err(Exit::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
             };
             damaged::name_successor(&work.folder, session, agent.session_id())?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
@@ -115,14 +115,14 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Stop
     }
 }
 
-async fn all(house: &House, work: &Work) -> Result<(), Stop> {
-    let known = house.sessions().await.map_err(Stop::refused)?;
+async fn all(house: &House, work: &Work) -> Result<(), Exit> {
+    let known = house.sessions().await.map_err(Exit::refused)?;
     let is_lost = |one: &&SessionSummary| {
         let unknown = SessionStatus::Damaged { last_run: LastRun::Unknown };
         one.status == unknown && one.parent.is_none() && one.held_by.is_none()
     };
     let lost: Vec<&SessionSummary> = known.iter().filter(is_lost).collect();
-    let sessions = house.unfinished().await.map_err(Stop::refused)?;
+    let sessions = house.unfinished().await.map_err(Exit::refused)?;
     if sessions.is_empty() && lost.is_empty() {
         return nothing_to_do();
     }
@@ -131,13 +131,13 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
         (false, 1) => Form::Text,
         (false, _) => Form::Gathered,
     };
-    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut tasks = JoinSet::new();
     for summary in sessions {
-        let (house, mut watch, places) = (house.clone(), work.watch(form), places.clone());
+        let (house, mut watch, slots) = (house.clone(), work.watch(form), slots.clone());
         tasks.spawn(async move {
             // Never closed.
-            watch.place = places.acquire_owned().await.ok();
+            watch.slot = slots.acquire_owned().await.ok();
             if watch.interrupt.is_asked() {
                 return Ok(());
             }
@@ -148,7 +148,7 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
                 house.dismiss(agent).await;
             }
             match done {
-                Err(Stop::Refused(_)) if is_anothers(&house, session).await => {
+                Err(Exit::Refused(_)) if is_anothers(&house, session).await => {
                     error_line("", &format!("session {session} is another process's now"), Tint::Dim);
                     Ok(())
                 }
@@ -158,15 +158,15 @@ async fn all(house: &House, work: &Work) -> Result<(), Stop> {
     }
     let mut worst = Ok(());
     for summary in lost {
-        worst = worse(worst, Err(Stop::Failed(damaged::advice(summary).unwrap_or_default())));
+        worst = worse(worst, Err(Exit::Failed(damaged::advice(summary).unwrap_or_default())));
     }
     while let Some(done) = tasks.join_next().await {
-        let done = done.unwrap_or_else(|error| Err(Stop::Failed(format!("a session was lost: {error}"))));
+        let done = done.unwrap_or_else(|error| Err(Exit::Failed(format!("a session was lost: {error}"))));
         worst = worse(worst, done);
     }
     if work.interrupt.is_asked() {
         let left = "interrupted; go on with what was begun by naming it (playhouse resume SESSION), with the rest by: playhouse resume";
-        worst = worse(worst, Err(Stop::Interrupted(left.to_owned())));
+        worst = worse(worst, Err(Exit::Interrupted(left.to_owned())));
     }
     worst
 }
@@ -178,38 +178,38 @@ async fn is_anothers(house: &House, session: &SessionId) -> bool {
     is_held || !summary.status.is_unfinished()
 }
 
-async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Stop> {
+async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Exit> {
     tell_damage(summary, &mut watch.view);
     let done = finish(house, summary, &mut watch, wake).await;
     written(done, watch.view)
 }
 
-fn written(done: Result<(), Stop>, mut view: View) -> Result<(), Stop> {
+fn written(done: Result<(), Exit>, mut view: View) -> Result<(), Exit> {
     let written = view.finish();
     done?;
     written.map_err(|error| unwritten(&error))
 }
 
 /// Says what went wrong with a session, and keeps the worst of all: no reader, then failures, then limits.
-fn worse(so_far: Result<(), Stop>, next: Result<(), Stop>) -> Result<(), Stop> {
-    let Err(stop) = next else { return so_far };
-    stop.tell();
+fn worse(so_far: Result<(), Exit>, next: Result<(), Exit>) -> Result<(), Exit> {
+    let Err(exit) = next else { return so_far };
+    exit.tell();
     let rank = |code: u8| match code {
         128.. => 3,
         1 | 2 => 2,
         _ => 1,
     };
     match so_far {
-        Err(worst) if rank(worst.code()) >= rank(stop.code()) => Err(worst),
-        Ok(()) | Err(_) => Err(Stop::Told(stop.code())),
+        Err(worst) if rank(worst.code()) >= rank(exit.code()) => Err(worst),
+        Ok(()) | Err(_) => Err(Exit::Told(exit.code())),
     }
 }
 
 /// Brings a session on stage and shows what it does until its run is over, or another one if that had ended. `Refused`
 /// is a session that cannot go on.
-pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, wake: Wake) -> Result<(), Stop> {
+pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, wake: Wake) -> Result<(), Exit> {
     let session = &summary.session_id;
-    let opened = house.opened(session).await.map_err(Stop::refused)?;
+    let opened = house.opened(session).await.map_err(Exit::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
     let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
     let agent = match wake {
@@ -217,12 +217,12 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
         // Whoever names a parked session wants it to go on.
         Wake::Asked => house.resume_parked(session).await,
     };
-    let agent = agent.map_err(Stop::refused)?;
+    let agent = agent.map_err(Exit::refused)?;
     let state = match agent.state().await {
         Ok(state) => state,
         Err(error) => {
             let reason = parked_reason(house, &agent, &error);
-            return Err(Stop::Refused(format!("session `{session}` cannot go on: {reason}")));
+            return Err(Exit::Refused(format!("session `{session}` cannot go on: {reason}")));
         }
     };
     if summary.status.has_ended() {
@@ -244,18 +244,18 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
 }
 
 /// Where the last turn of an aborted run began: what it had said by then is not an answer to go on from.
-async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<EntryId>, Stop> {
+async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<EntryId>, Exit> {
     if summary.status != SessionStatus::Aborted {
         return Ok(None);
     }
-    let entries = house.entries(&summary.session_id).await.map_err(Stop::refused)?;
+    let entries = house.entries(&summary.session_id).await.map_err(Exit::refused)?;
     let is_start = |body: &EntryBody| matches!(body, EntryBody::TurnStarted { .. });
     Ok(entries.iter().rfind(|(_, entry)| is_start(&entry.body)).map(|(_, entry)| entry.id.clone()))
 }
 
 /// Asks for a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words. `None` is
 /// a conversation that there is nothing to say to.
-async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Option<InputId>, Stop> {
+async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Option<InputId>, Exit> {
     let input_id = new_input();
     let ask = |kind| agent.tell(Input::Continue { input_id: input_id.clone(), kind });
     let mut told = ask(ContinuationKind::Default).await;
@@ -266,36 +266,36 @@ async fn asked_to_go_on(agent: &AgentHandle, turn: Option<EntryId>) -> Result<Op
     match told {
         Ok(()) => Ok(Some(input_id)),
         Err(HandleError::Input(InputError::NothingToContinue)) => Ok(None),
-        Err(error) => Err(Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id()))),
+        Err(error) => Err(Exit::Refused(format!("session `{}` cannot go on: {error}", agent.session_id()))),
     }
 }
 
 /// Says what was still to be said.
-async fn said(agent: &AgentHandle, messages: Vec<Arc<AgentMessage>>) -> Result<InputId, Stop> {
+async fn said(agent: &AgentHandle, messages: Vec<Arc<AgentMessage>>) -> Result<InputId, Exit> {
     let input_id = new_input();
     let told = agent.tell(Input::Prompt { input_id: input_id.clone(), messages }).await;
     told.map(|()| input_id)
-        .map_err(|error| Stop::Refused(format!("session `{}` cannot go on: {error}", agent.session_id())))
+        .map_err(|error| Exit::Refused(format!("session `{}` cannot go on: {error}", agent.session_id())))
 }
 
 /// A session that cannot go on is a failure of `resume`, not a mistake in how it was called.
-fn as_failure(stop: Stop) -> Stop {
-    match stop {
-        Stop::Refused(text) => Stop::Failed(text),
-        Stop::Failed(_) | Stop::Limit(_) | Stop::Interrupted(_) | Stop::HungUp | Stop::Told(_) => stop,
+fn as_failure(exit: Exit) -> Exit {
+    match exit {
+        Exit::Refused(text) => Exit::Failed(text),
+        Exit::Failed(_) | Exit::Limit(_) | Exit::Interrupted(_) | Exit::HungUp | Exit::Told(_) => exit,
     }
 }
 
 /// Refuses a session that belongs to another process or to another session.
-pub fn refuse_if_not_ours(summary: &SessionSummary) -> Result<(), Stop> {
+pub fn refuse_if_not_ours(summary: &SessionSummary) -> Result<(), Exit> {
     let session = summary.session_id.clone();
     if let Some(parent) = summary.parent.clone() {
-        return Err(Stop::refused(ResumeError::Child { session, parent }));
+        return Err(Exit::refused(ResumeError::Child { session, parent }));
     }
     match &summary.held_by {
         Some(holder) => {
             let (node, pid) = (holder.node.clone(), holder.pid);
-            Err(Stop::refused(StoreError::Held { session, node, pid }))
+            Err(Exit::refused(StoreError::Held { session, node, pid }))
         }
         None => Ok(()),
     }

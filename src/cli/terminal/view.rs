@@ -11,10 +11,10 @@ use playhouse::protocol::{
 };
 use playhouse::tools::summary;
 
-use super::ask::{Asking, can_ask};
-use super::lanes::Lanes;
-use super::tally::Tally;
-use super::text::{Tint, cut, harmless, one_line, stderr_colours};
+use crate::cli::terminal::ask::{Asking, can_ask};
+use crate::cli::terminal::sub_agents::SubAgents;
+use crate::cli::terminal::text::{Tint, cut, harmless, one_line, stderr_colours};
+use crate::cli::terminal::totals::Totals;
 
 /// What goes to stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub struct View {
     mid_line: bool,
     gathered: String,
     ended: HashSet<LoopId>,
-    lanes: Lanes,
-    tally: Tally,
+    sub_agents: SubAgents,
+    totals: Totals,
     broken: Option<io::Error>,
 }
 
@@ -78,16 +78,16 @@ impl View {
             mid_line: false,
             gathered: String::new(),
             ended: HashSet::new(),
-            lanes: Lanes::default(),
-            tally: Tally::new(Instant::now()),
+            sub_agents: SubAgents::default(),
+            totals: Totals::new(Instant::now()),
             broken: None,
         }
     }
 
     /// Shows an event. After an error nothing more is written.
     pub fn show(&mut self, event: &Event) -> io::Result<()> {
-        self.lanes.take(event);
-        self.tally.take(&event.event);
+        self.sub_agents.take(event);
+        self.totals.take(&event.event);
         if let AgentEvent::AgentEnd { .. } = &event.event {
             self.ended.extend(event.loop_id.clone());
         }
@@ -114,7 +114,7 @@ impl View {
 
     /// Whose run it is: everyone else is a sub-agent.
     pub fn is_of(&mut self, agent: &AgentId) {
-        self.lanes.root_is(agent);
+        self.sub_agents.root_is(agent);
     }
 
     /// Whether the end of this run was shown.
@@ -182,7 +182,7 @@ impl View {
             | AgentEvent::MessageUpdate { .. }
             | AgentEvent::MessageEnd { .. }
             | AgentEvent::AgentEnd { .. }
-                if self.lanes.of(event).is_some() => {}
+                if self.sub_agents.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
                 StreamDelta::Text { delta } => {
@@ -208,19 +208,19 @@ impl View {
                 self.clear();
                 self.end_line()?;
                 if self.progress {
-                    let line = self.tally.line(self.lanes.count());
+                    let line = self.totals.line(self.sub_agents.count());
                     self.note(Tint::Dim, &line);
                 }
             }
             AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args, .. } => {
                 let line = summary(tool_name, args, &Ok(ToolResult::text("")));
-                let line = self.lanes.named(event, tool_call_id, tool_name, &line);
+                let line = self.sub_agents.named(event, tool_call_id, tool_name, &line);
                 self.beside(event, Tint::Dim, &format!("▸ {line}"));
                 self.wait_for(&format!("running {}", cut(&one_line(tool_name), 40)));
             }
             AgentEvent::ToolExecutionEnd { tool_call_id, tool_name, summary, is_error, duration_ms, .. } => {
                 let tint = if *is_error { Tint::Red } else { Tint::Dim };
-                let line = self.lanes.named(event, tool_call_id, tool_name, summary);
+                let line = self.sub_agents.named(event, tool_call_id, tool_name, summary);
                 self.beside(event, tint, &format!("• {line} {}", seconds(*duration_ms)));
             }
             AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
@@ -261,7 +261,7 @@ impl View {
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
-                if self.lanes.of(event).is_none() {
+                if self.sub_agents.of(event).is_none() {
                     self.open = None;
                     self.end_line()?;
                 }
@@ -288,7 +288,7 @@ impl View {
 
     /// A line beside the text, where the one who told it stands in the tree.
     fn beside(&mut self, event: &Event, tint: Tint, line: &str) {
-        let lead = self.lanes.lead(event);
+        let lead = self.sub_agents.lead(event);
         self.note(tint, &format!("{lead}{line}"));
     }
 

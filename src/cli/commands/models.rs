@@ -6,18 +6,18 @@ use playhouse::provider::catalogue::{AS_OF, CATALOGUE, Known, find};
 use playhouse::provider::{Access, PRESETS, Preset};
 use serde_json::{Value, json};
 
-use super::args::ModelsArgs;
-use super::follow::unwritten;
-use super::stop::Stop;
-use super::view::write_out;
+use crate::cli::args::ModelsArgs;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::view::write_out;
 
 /// Lists providers, or the models of one.
-pub fn models(args: &ModelsArgs) -> Result<(), Stop> {
+pub fn models(args: &ModelsArgs) -> Result<(), Exit> {
     let text = match (&args.provider, args.json) {
         (None, false) => providers(is_set),
         (None, true) => providers_json(is_set),
         (Some(name), json) => {
-            let preset = known_provider(name).map_err(Stop::Refused)?;
+            let preset = known_provider(name).map_err(Exit::Refused)?;
             let known: Vec<&Known> =
                 CATALOGUE.iter().filter(|known| find(preset.name, known.id) == Some(known)).collect();
             if json { known_json(preset, &known) } else { known_models(preset, &known) }

@@ -12,24 +12,24 @@ use playhouse::protocol::entry::PlannedChange;
 use playhouse::session::StoreError;
 use serde_json::json;
 
-use super::args::{PlanArgs, PlanCommand};
-use super::ask::Asking;
-use super::damaged;
-use super::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
-use super::house::{from_config, open_house};
-use super::recordings::RecordingArgs;
-use super::resume::{refuse_if_not_ours, tell_damage};
-use super::signals::Interrupt;
-use super::stop::Stop;
-use super::text::{cut, harmless, one_line};
-use super::view::{Form, View, write_out};
+use crate::cli::args::RecordingArgs;
+use crate::cli::args::{PlanArgs, PlanCommand};
+use crate::cli::commands::damaged;
+use crate::cli::commands::resume::{refuse_if_not_ours, tell_damage};
+use crate::cli::exit::Exit;
+use crate::cli::house::{from_config, open_house};
+use crate::cli::terminal::ask::Asking;
+use crate::cli::terminal::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::signals::Interrupt;
+use crate::cli::terminal::text::{cut, harmless, one_line};
+use crate::cli::terminal::view::{Form, View, write_out};
 
 /// How much of an argument is shown.
 const SHOWN_LINES: usize = 40;
 const SHOWN_CHARS: usize = 4_000;
 
 /// Does what is asked with a session's plan.
-pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Stop> {
+pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Exit> {
     let (session, recordings, form) = match &args.command {
         PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), Form::Text),
         PlanCommand::Approve { session, recordings, json, .. } => {
@@ -38,11 +38,11 @@ pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept
         PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), Form::Text),
     };
     if !folder.exists() {
-        return Err(Stop::refused(StoreError::Unknown { session }));
+        return Err(Exit::refused(StoreError::Unknown { session }));
     }
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
     let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
-    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, place: None };
+    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, slot: None };
     let done = carry_out(&house, &session, args.command, &mut watch).await;
     let finished = watch.view.finish();
     house.shutdown(Duration::ZERO).await;
@@ -50,11 +50,11 @@ pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept
     finished.map_err(|error| unwritten(&error))
 }
 
-async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch: &mut Watch) -> Result<(), Stop> {
+async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch: &mut Watch) -> Result<(), Exit> {
     let agent = bring(house, session, watch).await?;
     match what {
         PlanCommand::Show { json, .. } => {
-            let state = agent.state().await.map_err(Stop::refused)?;
+            let state = agent.state().await.map_err(Exit::refused)?;
             write_out(&shown(&state.plan, json)).map_err(|error| unwritten(&error))
         }
         PlanCommand::Approve { changes, .. } => {
@@ -80,21 +80,21 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
 }
 
 /// The session's agent, on stage and at rest.
-async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<AgentHandle, Stop> {
-    let summary = house.session(session).await.map_err(Stop::refused)?;
+async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<AgentHandle, Exit> {
+    let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
     tell_damage(&summary, &mut watch.view);
     if let Some(advice) = damaged::advice(&summary) {
-        return Err(Stop::Refused(advice));
+        return Err(Exit::Refused(advice));
     }
     if summary.status.is_unfinished() && !summary.status.has_ended() {
         let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
-        return Err(Stop::Refused(text));
+        return Err(Exit::Refused(text));
     }
-    let agent = house.resume(session).await.map_err(Stop::refused)?;
+    let agent = house.resume(session).await.map_err(Exit::refused)?;
     match agent.state().await {
         Ok(_) => Ok(agent),
-        Err(error) => Err(Stop::Refused(parked_reason(house, &agent, &error))),
+        Err(error) => Err(Exit::Refused(parked_reason(house, &agent, &error))),
     }
 }
 

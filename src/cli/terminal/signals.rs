@@ -9,7 +9,7 @@ use playhouse::House;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use super::stop::{INTERRUPTED, Stop};
+use crate::cli::exit::{Exit, INTERRUPTED};
 
 /// What a program that a signal ended exits with: this and the signal's number.
 const BY_SIGNAL: u8 = 128;
@@ -46,8 +46,8 @@ pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
     /// Listens from here on, on a thread of its own: whoever is stuck in a write does not hold it up.
-    pub fn listen() -> Result<Self, Stop> {
-        let deaf = |error: std::io::Error| Stop::Refused(format!("signals cannot be heard: {error}"));
+    pub fn listen() -> Result<Self, Exit> {
+        let deaf = |error: std::io::Error| Exit::Refused(format!("signals cannot be heard: {error}"));
         let (asked, seen) = watch::channel(false);
         let (ready, is_ready) = mpsc::sync_channel(1);
         let work = move || {

@@ -8,7 +8,7 @@ use playhouse::supervision::{NodeSnapshot, NodeState};
 
 use super::board::{Board, End, Player};
 use super::play::{SCENES, STAGEHAND, UNLUCKY};
-use crate::cli::text::{Tint, cut, one_line, size, stdout_colours};
+use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours};
 
 /// A pause after each piece of text, for people.
 const PACE: Duration = Duration::from_millis(30);

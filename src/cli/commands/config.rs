@@ -7,15 +7,15 @@ use playhouse::config::open::OpenRow;
 use playhouse::config::{Config, HeldBack, Origin, Problems, Row, Sources};
 use serde_json::{Value, json};
 
-use super::args::{SettingArgs, SharedArgs, ShowArgs};
-use super::follow::unwritten;
-use super::place::{here, real_folder};
-use super::stop::Stop;
-use super::text::{Tint, error_line, spelled_out};
-use super::view::write_out;
+use crate::cli::args::{SettingArgs, SharedArgs, ShowArgs};
+use crate::cli::exit::Exit;
+use crate::cli::folders::{here, real_folder};
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::text::{Tint, error_line, spelled_out};
+use crate::cli::terminal::view::write_out;
 
 /// The configuration, with the project's file looked for from `project` upwards.
-pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option<PathBuf>) -> Result<Config, Stop> {
+pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option<PathBuf>) -> Result<Config, Exit> {
     let data_dir = shared.data_dir.clone().map(|folder| ("--data-dir", folder.into_os_string()));
     let given = settings.map(|settings| settings.given.0.clone()).unwrap_or_default();
     let flags = given.into_iter().chain(data_dir).collect();
@@ -24,16 +24,16 @@ pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option
 }
 
 /// One line for each problem.
-fn refusal(Problems(mut problems): Problems) -> Stop {
+fn refusal(Problems(mut problems): Problems) -> Exit {
     let last = problems.pop();
     for problem in problems {
         error_line("error: ", &problem.to_string(), Tint::Red);
     }
-    Stop::Refused(last.map(|problem| problem.to_string()).unwrap_or_default())
+    Exit::Refused(last.map(|problem| problem.to_string()).unwrap_or_default())
 }
 
 /// Prints what `run` would use.
-pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Stop> {
+pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let start = args.settings.cwd.as_deref().map_or_else(here, real_folder)?;
     let config = load(shared, Some(&args.settings), Some(start))?;
     let text = match (args.json, args.origin) {

@@ -12,9 +12,9 @@ use playhouse::supervision::NodeState;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
-use super::signals::Interrupt;
-use super::stop::Stop;
-use super::view::View;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::signals::Interrupt;
+use crate::cli::terminal::view::View;
 
 /// Room for events that stdout is too slow for.
 pub const EVENTS: usize = 65_536;
@@ -83,8 +83,8 @@ pub struct Watch {
     pub interrupt: Interrupt,
     /// What can be said about it afterwards.
     pub kept: Kept,
-    /// A place among those that are brought on stage at once, until it waits for a model or for a person.
-    pub place: Option<OwnedSemaphorePermit>,
+    /// A slot among those that are started at once, until it waits for a model or for a person.
+    pub slot: Option<OwnedSemaphorePermit>,
 }
 
 /// How following ended.
@@ -124,7 +124,7 @@ impl Watch {
                 event = events.next() => match event {
                     Some(event) => {
                         if waits(&event.event) {
-                            self.place = None;
+                            self.slot = None;
                         }
                         if self.view.show(&event).is_err() && !aborting {
                             settle_by = Some(abort(agent));
@@ -150,40 +150,40 @@ impl Watch {
     }
 
     /// What it means that an agent did not say yes to what it was told.
-    pub fn not_taken(&self, house: &House, agent: &AgentHandle, error: &HandleError) -> Stop {
+    pub fn not_taken(&self, house: &House, agent: &AgentHandle, error: &HandleError) -> Exit {
         let reason = parked_reason(house, agent, error);
         if let HandleError::Input(InputError::OutcomeUnknown { .. }) = error {
             let look = self.kept.look(&agent.session_id());
-            return Stop::Failed(format!("it is not known whether this was taken ({reason}): {look}"));
+            return Exit::Failed(format!("it is not known whether this was taken ({reason}): {look}"));
         }
-        Stop::Refused(reason)
+        Exit::Refused(reason)
     }
 
     /// What the end of a run means for the program.
-    pub fn verdict(&self, followed: Followed, session: &SessionId) -> Result<(), Stop> {
+    pub fn verdict(&self, followed: Followed, session: &SessionId) -> Result<(), Exit> {
         let interrupted = self.interrupt.is_asked();
         let outcome = match followed {
             Followed::Ended(report) => report.outcome.clone(),
             Followed::Lost(error) if interrupted => {
-                return Err(Stop::Interrupted(format!("interrupted ({error}); {}", self.kept.resume(session))));
+                return Err(Exit::Interrupted(format!("interrupted ({error}); {}", self.kept.resume(session))));
             }
-            Followed::Lost(error) => return Err(Stop::Failed(format!("{error}; {}", self.kept.resume(session)))),
+            Followed::Lost(error) => return Err(Exit::Failed(format!("{error}; {}", self.kept.resume(session)))),
             Followed::Unsettled if interrupted => {
-                return Err(Stop::Interrupted(format!("interrupted; {}", self.kept.resume(session))));
+                return Err(Exit::Interrupted(format!("interrupted; {}", self.kept.resume(session))));
             }
-            Followed::Unsettled => return Err(Stop::HungUp),
+            Followed::Unsettled => return Err(Exit::HungUp),
         };
         let again = self.kept.again(session);
         match outcome {
             Outcome::Stop | Outcome::Length => self.view.written().map_err(unwritten),
-            Outcome::Aborted if interrupted => Err(Stop::Interrupted(format!("interrupted; {again}"))),
+            Outcome::Aborted if interrupted => Err(Exit::Interrupted(format!("interrupted; {again}"))),
             Outcome::Aborted => {
                 self.view.written().map_err(unwritten)?;
-                Err(Stop::Failed(format!("{outcome}; {again}")))
+                Err(Exit::Failed(format!("{outcome}; {again}")))
             }
-            Outcome::Error { .. } | Outcome::Halted { .. } => Err(Stop::Failed(format!("{outcome}; {again}"))),
-            Outcome::Limit { .. } => Err(Stop::Limit(format!("{outcome}; {again}"))),
-            Outcome::Rejected { .. } => Err(Stop::Failed(outcome.to_string())),
+            Outcome::Error { .. } | Outcome::Halted { .. } => Err(Exit::Failed(format!("{outcome}; {again}"))),
+            Outcome::Limit { .. } => Err(Exit::Limit(format!("{outcome}; {again}"))),
+            Outcome::Rejected { .. } => Err(Exit::Failed(outcome.to_string())),
         }
     }
 }
@@ -211,10 +211,10 @@ async fn settled(by: Option<Instant>) {
 }
 
 /// What it means that the output could not be written.
-pub fn unwritten(error: &io::Error) -> Stop {
+pub fn unwritten(error: &io::Error) -> Exit {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Stop::HungUp,
-        _ => Stop::Failed(format!("the output could not be written: {error}")),
+        io::ErrorKind::BrokenPipe => Exit::HungUp,
+        _ => Exit::Failed(format!("the output could not be written: {error}")),
     }
 }
 

@@ -11,7 +11,7 @@ use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId, Q
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, watch};
 
-use super::text::spelled_out;
+use crate::cli::terminal::text::spelled_out;
 
 /// How long a question waits for what comes before it on the screen.
 const CATCH_UP: Duration = Duration::from_secs(2);

@@ -9,20 +9,20 @@ use playhouse::protocol::SessionId;
 use playhouse::session::{FileStore, SessionSummary, Store, StoreError, Take};
 use serde_json::json;
 
-use super::args::{SessionsArgs, SessionsCommand};
-use super::damaged;
-use super::follow::unwritten;
-use super::house::unusable;
-use super::stop::Stop;
-use super::text::{Tint, error_line, one_line, width};
-use super::view::write_out;
+use crate::cli::args::{SessionsArgs, SessionsCommand};
+use crate::cli::commands::damaged;
+use crate::cli::exit::Exit;
+use crate::cli::house::unusable;
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::text::{Tint, error_line, one_line, width};
+use crate::cli::terminal::view::write_out;
 
 /// Lists, shows or removes.
-pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
+pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
     let is_there = folder.exists();
     match args.command {
         SessionsCommand::List { json } => {
-            let all = if is_there { look(folder)?.list().map_err(Stop::refused)? } else { Vec::new() };
+            let all = if is_there { look(folder)?.list().map_err(Exit::refused)? } else { Vec::new() };
             list(&all, json, folder)
         }
         SessionsCommand::Show { session, .. }
@@ -30,31 +30,31 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Stop> {
         | SessionsCommand::Rm { session, .. }
             if !is_there =>
         {
-            Err(Stop::refused(StoreError::Unknown { session }))
+            Err(Exit::refused(StoreError::Unknown { session }))
         }
         SessionsCommand::Show { session, json } => {
             let store = look(folder)?;
-            let loaded = store.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let loaded = store.load(&session, Take::Peek).map_err(Exit::refused)?;
             for damage in &loaded.damage {
                 error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
             }
             let text = match json {
-                true => entry_lines(&loaded.entries).map_err(Stop::refused)?,
+                true => entry_lines(&loaded.entries).map_err(Exit::refused)?,
                 false => conversation(&loaded.entries),
             };
             print(&text)?;
-            let held_by = store.holder(&session).map_err(Stop::refused)?;
+            let held_by = store.holder(&session).map_err(Exit::refused)?;
             tell_state(&SessionSummary::of(&session, &loaded.entries, held_by, loaded.damage));
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
-            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Stop::refused)?;
+            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Exit::refused)?;
             let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
             let events = replay(entries, after);
-            let events = events.map_err(|error| Stop::Refused(format!("session `{session}`: {error}")))?;
+            let events = events.map_err(|error| Exit::Refused(format!("session `{session}`: {error}")))?;
             let mut lines = String::new();
             for event in &events {
-                lines.push_str(&serde_json::to_string(event).map_err(Stop::refused)?);
+                lines.push_str(&serde_json::to_string(event).map_err(Exit::refused)?);
                 lines.push('\n');
             }
             print(&lines)
@@ -78,25 +78,25 @@ fn tell_state(summary: &SessionSummary) {
 }
 
 /// The data directory, as one of the processes that share it.
-pub(super) fn open(folder: &Path) -> Result<FileStore, Stop> {
+pub(super) fn open(folder: &Path) -> Result<FileStore, Exit> {
     FileStore::open(folder).map_err(|error| unusable(&error))
 }
 
 /// The data directory, for one who changes nothing in it.
-pub(super) fn look(folder: &Path) -> Result<FileStore, Stop> {
+pub(super) fn look(folder: &Path) -> Result<FileStore, Exit> {
     FileStore::look(folder).map_err(|error| unusable(&error))
 }
 
 /// Writes to stdout.
-pub(super) fn print(text: &str) -> Result<(), Stop> {
+pub(super) fn print(text: &str) -> Result<(), Exit> {
     write_out(text).map_err(|error| unwritten(&error))
 }
 
-fn list(all: &[SessionSummary], json: bool, folder: &Path) -> Result<(), Stop> {
+fn list(all: &[SessionSummary], json: bool, folder: &Path) -> Result<(), Exit> {
     if json {
         let mut lines = String::new();
         for session in all {
-            lines.push_str(&serde_json::to_string(session).map_err(Stop::refused)?);
+            lines.push_str(&serde_json::to_string(session).map_err(Exit::refused)?);
             lines.push('\n');
         }
         return print(&lines);
@@ -111,16 +111,16 @@ fn list(all: &[SessionSummary], json: bool, folder: &Path) -> Result<(), Stop> {
 }
 
 /// Removes a session, then those of its sub-agents: nothing is left that needs them.
-fn remove(store: &FileStore, session: &SessionId, json: bool) -> Result<(), Stop> {
-    let all = store.list().map_err(Stop::refused)?;
+fn remove(store: &FileStore, session: &SessionId, json: bool) -> Result<(), Exit> {
+    let all = store.list().map_err(Exit::refused)?;
     let Some(summary) = all.iter().find(|one| one.session_id == *session) else {
-        return Err(Stop::refused(StoreError::Unknown { session: session.clone() }));
+        return Err(Exit::refused(StoreError::Unknown { session: session.clone() }));
     };
     if let Some(parent) = &summary.parent
         && all.iter().any(|one| one.session_id == *parent)
     {
         let text = format!("session `{session}` belongs to a sub-agent; remove its parent `{parent}`");
-        return Err(Stop::Refused(text));
+        return Err(Exit::Refused(text));
     }
     let mut doomed = vec![session];
     let mut next = 0;
@@ -129,7 +129,7 @@ fn remove(store: &FileStore, session: &SessionId, json: bool) -> Result<(), Stop
         doomed.extend(all.iter().filter(|one| one.parent.as_ref() == Some(parent)).map(|one| &one.session_id));
     }
     for session in doomed {
-        store.remove(session).map_err(Stop::refused)?;
+        store.remove(session).map_err(Exit::refused)?;
         if json {
             print(&format!("{}\n", json!({ "removed": session })))?;
         } else {

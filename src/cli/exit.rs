@@ -1,14 +1,14 @@
 //! Why the program ends other than well, and the exit code for it.
 
-use super::signals;
-use super::text::{Tint, error_line};
+use crate::cli::terminal::signals;
+use crate::cli::terminal::text::{Tint, error_line};
 
 /// The exit code of a program that was interrupted from the keyboard, or whose output nobody reads any more.
 pub const INTERRUPTED: u8 = 130;
 
 /// Why the program does not end with 0. The text is one line that says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum Exit {
     /// The run failed.
     Failed(String),
     /// Refused before a run started.
@@ -23,7 +23,7 @@ pub enum Stop {
     Told(u8),
 }
 
-impl Stop {
+impl Exit {
     /// Refuses for the reason that an error gives.
     pub fn refused(error: impl std::fmt::Display) -> Self {
         Self::Refused(error.to_string())

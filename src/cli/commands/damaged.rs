@@ -15,10 +15,10 @@ use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{AgentMessage, Entry, EntryBody, Seq, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, Store, Sync, Take};
 
-use super::sessions::open;
-use super::stop::Stop;
-use super::text::Tint;
-use super::view::View;
+use crate::cli::commands::sessions::open;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::Tint;
+use crate::cli::terminal::view::View;
 
 /// Whether the user accepts that a journal is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +62,17 @@ pub async fn go_on(
     settings: Settings,
     from: &FromConfig,
     view: &mut View,
-) -> Result<(AgentHandle, Messages), Stop> {
-    let entries = house.entries(session).await.map_err(Stop::refused)?;
+) -> Result<(AgentHandle, Messages), Exit> {
+    let entries = house.entries(session).await.map_err(Exit::refused)?;
     let (messages, unsaid) = readable(&entries, session, &settings);
     if messages.is_empty() && unsaid.is_empty() {
         let text = format!(
             "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
         );
-        return Err(Stop::Failed(text));
+        return Err(Exit::Failed(text));
     }
-    let agent = from.agent(house, settings).map_err(Stop::refused)?.messages(messages);
-    let agent = agent.spawn().await.map_err(Stop::refused)?;
+    let agent = from.agent(house, settings).map_err(Exit::refused)?.messages(messages);
+    let agent = agent.spawn().await.map_err(Exit::refused)?;
     view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
     Ok((agent, unsaid))
 }
@@ -99,9 +99,9 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
 }
 
 /// Ends the damaged journal with an entry that names the session which goes on, so that nobody is asked again.
-pub fn name_successor(folder: &Path, session: &SessionId, to: SessionId) -> Result<(), Stop> {
+pub fn name_successor(folder: &Path, session: &SessionId, to: SessionId) -> Result<(), Exit> {
     let store = open(folder)?;
-    let loaded = store.load(session, Take::Own).map_err(Stop::refused)?;
+    let loaded = store.load(session, Take::Own).map_err(Exit::refused)?;
     let last = loaded.entries.last().map(|(_, entry)| entry.clone());
     let entry = Entry {
         id: format!("{session}#moved{}", loaded.entries.len()).into(),
@@ -110,6 +110,6 @@ pub fn name_successor(folder: &Path, session: &SessionId, to: SessionId) -> Resu
         at: last.map_or(0, |entry| entry.at),
         body: EntryBody::RotatedTo { session: to },
     };
-    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk).map_err(Stop::refused)?;
-    store.release(session).map_err(Stop::refused)
+    store.append(session, loaded.epoch, &[Arc::new(entry)], Sync::Disk).map_err(Exit::refused)?;
+    store.release(session).map_err(Exit::refused)
 }

@@ -16,9 +16,9 @@ use playhouse::agent::{Agent, RunStream, Subscription};
 use playhouse::prelude::{AgentEvent, Event, Outcome, PermissionMode, SubAgentTool, default_tools};
 use playhouse::protocol::AgentId;
 
-use super::follow::unwritten;
-use super::signals::{self, Interrupt};
-use super::stop::Stop;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::signals::{self, Interrupt};
 use board::Board;
 use play::{DIRECTOR, PLAYBILL, STAGEHAND, UNLUCKY};
 use screen::Screen;
@@ -27,26 +27,26 @@ use screen::Screen;
 const FRAME: Duration = Duration::from_millis(80);
 
 /// Plays the demo, and checks that what it shows is so.
-pub async fn demo() -> Result<(), Stop> {
+pub async fn demo() -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
     let folder = tempfile::Builder::new()
         .prefix("playhouse-demo-")
         .tempdir()
-        .map_err(|error| Stop::Refused(format!("the demo needs a temporary folder, and there is none: {error}")))?;
+        .map_err(|error| Exit::Refused(format!("the demo needs a temporary folder, and there is none: {error}")))?;
     let stage = folder.path().join("stage");
-    std::fs::create_dir(&stage).map_err(|error| Stop::Refused(format!("the stage cannot be set: {error}")))?;
-    let house = House::builder().data_dir(folder.path().join("data")).open().await.map_err(Stop::refused)?;
+    std::fs::create_dir(&stage).map_err(|error| Exit::Refused(format!("the stage cannot be set: {error}")))?;
+    let house = House::builder().data_dir(folder.path().join("data")).open().await.map_err(Exit::refused)?;
     signals::watch_over(&house);
     let played = on_stage(&house, &stage, interrupt).await;
     house.shutdown(Duration::ZERO).await;
     let bill = std::fs::read_to_string(stage.join(PLAYBILL)).unwrap_or_default();
     played.and_then(|(board, mut screen)| {
         screen.conclude(&board, &bill).map_err(|error| unwritten(&error))?;
-        board.verdict(&bill).map_err(Stop::Failed)
+        board.verdict(&bill).map_err(Exit::Failed)
     })
 }
 
-async fn on_stage(house: &House, stage: &Path, mut interrupt: Interrupt) -> Result<(Board, Screen), Stop> {
+async fn on_stage(house: &House, stage: &Path, mut interrupt: Interrupt) -> Result<(Board, Screen), Exit> {
     let mut screen = Screen::open();
     screen.introduce().map_err(|error| unwritten(&error))?;
     let director = house
@@ -60,9 +60,9 @@ async fn on_stage(house: &House, stage: &Path, mut interrupt: Interrupt) -> Resu
         .cwd(stage)
         .spawn()
         .await
-        .map_err(Stop::refused)?;
+        .map_err(Exit::refused)?;
     let mut events = house.subscribe();
-    let mut run = director.run_stream("Stage a play in twelve scenes.").await.map_err(Stop::refused)?;
+    let mut run = director.run_stream("Stage a play in twelve scenes.").await.map_err(Exit::refused)?;
     let mut show = Show { house, board: Board::new(Instant::now()), struck: false };
     let mut frame = tokio::time::interval(FRAME);
     loop {
@@ -72,7 +72,7 @@ async fn on_stage(house: &House, stage: &Path, mut interrupt: Interrupt) -> Resu
                 // A run that is over needs no end.
                 let _ = director.abort().await;
                 screen.leave();
-                return Err(Stop::Interrupted("the demo was interrupted; nothing of it is left".to_owned()));
+                return Err(Exit::Interrupted("the demo was interrupted; nothing of it is left".to_owned()));
             }
             event = run.next() => if event.is_none() { break },
             Some(event) = events.next() => show.take(&event, &mut screen).await.map_err(|error| unwritten(&error))?,
@@ -85,11 +85,11 @@ async fn on_stage(house: &House, stage: &Path, mut interrupt: Interrupt) -> Resu
     Ok((show.board, screen))
 }
 
-async fn finished(run: RunStream) -> Result<(), Stop> {
-    let output = run.output().await.map_err(|error| Stop::Failed(error.to_string()))?;
+async fn finished(run: RunStream) -> Result<(), Exit> {
+    let output = run.output().await.map_err(|error| Exit::Failed(error.to_string()))?;
     match &output.outcome {
         Outcome::Stop => Ok(()),
-        other => Err(Stop::Failed(format!("the director did not finish: {other:?}"))),
+        other => Err(Exit::Failed(format!("the director did not finish: {other:?}"))),
     }
 }
 
