@@ -1,35 +1,21 @@
 //! Settings in layers: defaults, the user's file, the project's file, the environment, flags. The later wins.
 //!
-//! One table, [`keys`], says which keys there are, what they take and who may set them; reading, names of variables,
-//! corrections, [`Config::rows`] and the documentation follow from it. A section that is added is rows in the table
-//! and a struct in `sections`. What has names of its own, `[models."…"]` and `[providers.…]`, is in [`open`];
-//! `[[hooks.…]]` is in [`hooks`].
+//! - `keys`: one table says which keys there are, what they take, who may set them and which setting of an agent they
+//!   are; reading, names of variables, flags, corrections, [`Config::rows`] and the documentation follow from it.
+//! - `sections`: what belongs together; a section that is added is a struct here and rows in the table. Those that have
+//!   names of their own, `[models."…"]` and `[providers.…]`, are [`NamedSections`]; `[[hooks.…]]` are [`HookSetting`]s.
+//! - `sources`: files, the environment and flags, one laid over the other.
 //!
 //! A project's file was written by whoever wrote the project. It sets what shapes the conversation, and for the rest
 //! it may only narrow what the user allows. No key of a service is in a file: keys come from the environment.
 //!
 //! [`Config::load`] reads files; the environment is passed in, as [`Sources`].
 
-mod codec;
-mod codecs;
-mod confinement;
-mod environment;
-mod expand;
-mod file;
-pub mod hooks;
 mod keys;
-mod layers;
-mod model;
-mod narrow;
-mod nearest;
-pub mod open;
-mod open_file;
-mod places;
 mod problem;
 mod rule_file;
 mod sections;
-mod shown;
-mod table;
+mod sources;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,23 +23,25 @@ use std::path::PathBuf;
 use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, ThinkingLevel, ToolExecutionStrategy};
 use playhouse_tools::default_tools;
 
-pub use confinement::Confinement;
-pub use environment::Variables;
+pub use keys::shown::{Row, Shown};
 pub use keys::{ByProject, Flag, Key, keys};
-pub use layers::Sources;
-pub use model::{ModelName, known_provider};
-pub use places::Platform;
 pub use problem::{Problem, Problems};
 pub use rule_file::{RuleFile, RuleFileError};
+pub use sections::confinement::Confinement;
+pub use sections::hooks::HookSetting;
+pub use sections::model_name::{ModelName, known_provider};
+pub use sections::named::{ModelFacts, NamedRow, NamedSections, ProviderFacts};
 pub use sections::{Azure, Bedrock, Connection, Limits, Permissions, Retry, Service, Vertex};
-pub use shown::{Row, Shown};
+pub use sources::Sources;
+pub use sources::environment::Variables;
+pub use sources::paths::Platform;
 
 /// The tools that can be named.
 pub const TOOLS: [&str; 7] = ["read_file", "list_files", "search", "edit_file", "write_file", "bash", "sub_agent"];
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The file.
     pub path: PathBuf,
     /// The line, from 1.
@@ -62,7 +50,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
@@ -74,9 +62,9 @@ pub enum Origin {
     /// Nobody set it.
     Default,
     /// The user's file.
-    User(Place),
+    User(Position),
     /// The project's file.
-    Project(Place),
+    Project(Position),
     /// This variable.
     Environment(String),
     /// This flag.
@@ -101,7 +89,7 @@ pub struct HeldBack {
     /// What it asked for.
     pub wanted: Shown,
     /// Where.
-    pub at: Place,
+    pub at: Position,
 }
 
 /// A value and where it came from.
@@ -192,9 +180,9 @@ pub struct Config {
     /// The retry layer's numbers.
     pub retry: Retry,
     /// `[models."PROVIDER/ID"]` and `[providers.NAME]`.
-    pub open: open::Open,
+    pub named: NamedSections,
     /// `[[hooks.EVENT]]`.
-    pub hooks: Vec<hooks::HookSetting>,
+    pub hooks: Vec<HookSetting>,
     /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
     pub user_file: Option<PathBuf>,
 }
@@ -228,7 +216,7 @@ impl Default for Config {
             connection: Connection::default(),
             limits: Limits::default(),
             retry: Retry::default(),
-            open: open::Open::default(),
+            named: NamedSections::default(),
             hooks: Vec::new(),
             user_file: None,
         }
@@ -238,11 +226,11 @@ impl Default for Config {
 impl Config {
     /// Every layer laid over the one before. All that is wrong is told at once.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        layers::load(sources)
+        sources::load(sources)
     }
 
     /// Where a provider is, as its section or its vendor's variable says; `None` for one without a section.
-    pub fn place_of(&self, provider: &str) -> Option<&Setting<Option<String>>> {
+    pub fn base_url_of(&self, provider: &str) -> Option<&Setting<Option<String>>> {
         match provider {
             "openai" | "openai-responses" => Some(&self.openai.base_url),
             "anthropic" => Some(&self.anthropic.base_url),

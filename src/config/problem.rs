@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Key, Origin, Place};
+use crate::config::{Key, Origin, Position};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -20,13 +20,13 @@ pub enum Problem {
     #[error("{at}: this is not UTF-8 text: save the file as UTF-8")]
     NotUtf8 {
         /// Where it stops being text.
-        at: Place,
+        at: Position,
     },
     /// A file is no TOML.
     #[error("{at}: this is not TOML: {reason}")]
     NotToml {
         /// Where.
-        at: Place,
+        at: Position,
         /// What is wrong there.
         reason: String,
     },
@@ -34,7 +34,7 @@ pub enum Problem {
     #[error("{at}: there is no key `{name}`{}", hint(nearest.as_deref()))]
     UnknownKey {
         /// Where.
-        at: Place,
+        at: Position,
         /// The key.
         name: String,
         /// The key or section that was probably meant.
@@ -44,7 +44,7 @@ pub enum Problem {
     #[error("{at}: `{name}` does not belong in a file: set the service's own variable instead, such as OPENAI_API_KEY")]
     SecretKey {
         /// Where.
-        at: Place,
+        at: Position,
         /// The key.
         name: String,
     },
@@ -52,7 +52,7 @@ pub enum Problem {
     #[error("{at}: `{section}` is a section: write [{section}] on a line of its own, and its keys below")]
     NotASection {
         /// Where.
-        at: Place,
+        at: Position,
         /// The section.
         section: String,
     },
@@ -88,7 +88,7 @@ pub enum Problem {
     #[error("{at}: {key}: {reason}")]
     Expansion {
         /// Where.
-        at: Place,
+        at: Position,
         /// The key.
         key: String,
         /// What is wrong with it.
@@ -98,7 +98,7 @@ pub enum Problem {
     #[error("{at}: a project's file may not set {}{}: {}", key.name(), because(*why), elsewhere(key))]
     NotByProject {
         /// Where.
-        at: Place,
+        at: Position,
         /// The key.
         key: &'static Key,
         /// Why it may not set this value, where it may set others.
@@ -108,7 +108,7 @@ pub enum Problem {
     #[error("{at}: {name}: {reason}")]
     InSection {
         /// Where.
-        at: Place,
+        at: Position,
         /// The name.
         name: String,
         /// Why, and what to do.
@@ -118,7 +118,7 @@ pub enum Problem {
     #[error("{at}: a project's file may not have the section [{section}]: put it in your own file")]
     SectionByProject {
         /// Where.
-        at: Place,
+        at: Position,
         /// The section.
         section: &'static str,
     },

@@ -1,5 +1,10 @@
 //! The sections: what belongs together, and what it means to the rest of the house.
 
+pub(crate) mod confinement;
+pub(crate) mod hooks;
+pub(crate) mod model_name;
+pub(crate) mod named;
+
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -8,7 +13,7 @@ use playhouse_provider::{BreakerRules, ConnectionRules, Deadlines, ServiceOption
 
 use playhouse_tools::policy::{RuleError, Rules};
 
-use super::Setting;
+use crate::config::Setting;
 
 /// A service that only needs to be told where it is.
 #[derive(Clone, Debug, PartialEq)]

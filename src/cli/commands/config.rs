@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use playhouse::config::hooks::HookSetting;
-use playhouse::config::open::OpenRow;
-use playhouse::config::{Config, HeldBack, Origin, Problems, Row, Sources};
+use playhouse::config::{Config, HeldBack, HookSetting, NamedRow, Origin, Problems, Row, Sources};
 use serde_json::{Value, json};
 
 use crate::cli::args::{SettingArgs, SharedArgs, ShowArgs};
@@ -38,20 +36,20 @@ pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let config = load(shared, Some(&args.settings), Some(start))?;
     let text = match (args.json, args.origin) {
         (true, _) => {
-            let (rows, open) = (config.rows(), config.open.rows());
-            let rows = rows.iter().map(object).chain(open.iter().map(open_object));
+            let (rows, named) = (config.rows(), config.named.rows());
+            let rows = rows.iter().map(object).chain(named.iter().map(named_object));
             lines(rows.chain(config.hooks.iter().map(hook_object)).collect())
         }
         (false, true) => {
             let rows = toml(&config.rows(), |row| format!("  # {}", spelled_out(&origin(row))));
             let behind = |origin: &Origin| format!("  # {}", spelled_out(&origin.to_string()));
             let hooks: String = config.hooks.iter().map(|hook| hook.to_toml(&behind(&hook.origin))).collect();
-            rows + &open_toml(&config.open.rows(), |row| behind(row.origin)) + &hooks
+            rows + &named_toml(&config.named.rows(), |row| behind(row.origin)) + &hooks
         }
         (false, false) => {
             let hooks: String = config.hooks.iter().map(|hook| hook.to_toml("")).collect();
             let rows = toml(&config.rows(), |_| String::new());
-            rows + &open_toml(&config.open.rows(), |_| String::new()) + &hooks
+            rows + &named_toml(&config.named.rows(), |_| String::new()) + &hooks
         }
     };
     write_out(&text).map_err(|error| unwritten(&error))
@@ -78,7 +76,7 @@ fn lines(objects: Vec<Value>) -> String {
     objects.into_iter().map(|object| format!("{object}\n")).collect()
 }
 
-fn open_toml(rows: &[OpenRow<'_>], behind: impl Fn(&OpenRow<'_>) -> String) -> String {
+fn named_toml(rows: &[NamedRow<'_>], behind: impl Fn(&NamedRow<'_>) -> String) -> String {
     let mut text = String::new();
     let mut section = "";
     for row in rows {
@@ -91,7 +89,7 @@ fn open_toml(rows: &[OpenRow<'_>], behind: impl Fn(&OpenRow<'_>) -> String) -> S
     text
 }
 
-fn open_object(row: &OpenRow<'_>) -> Value {
+fn named_object(row: &NamedRow<'_>) -> Value {
     let key = format!("{}.{}", row.section, row.name);
     with_origin(json!({"key": key, "value": row.value.to_json()}), row.origin)
 }

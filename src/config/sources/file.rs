@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use playhouse_tools::is_secret;
 use toml_edit::{Document, Item, TableLike, Value};
 
-use super::codec::Given;
-use super::expand::{Reading, expand};
-use super::hooks;
-use super::keys::{ByProject, Key, keys};
-use super::layers::put;
-use super::nearest::nearest;
-use super::open_file::OpenSection;
-use super::places::Candidate;
-use super::problem::{ExpandError, Problem};
-use super::{Config, Origin, Place};
+use crate::config::keys::value::Given;
+use crate::config::keys::{ByProject, Key, keys};
+use crate::config::problem::{ExpandError, Problem};
+use crate::config::sections::hooks;
+use crate::config::sources::expand::{Reading, expand};
+use crate::config::sources::named_sections::NamedSection;
+use crate::config::sources::nearest::nearest;
+use crate::config::sources::paths::Candidate;
+use crate::config::sources::put;
+use crate::config::{Config, Origin, Position};
 
 /// No configuration is longer than this.
 const MOST_BYTES: u64 = 256 * 1024;
@@ -28,7 +28,7 @@ const MOST_TOLD: usize = 60;
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Whose<'a> {
+pub(crate) enum Whose<'a> {
     /// The user's: it may set everything, and read these variables.
     User(Reading<'a>),
     /// Whoever wrote the project.
@@ -37,14 +37,14 @@ pub(super) enum Whose<'a> {
 
 /// A file that was read.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// Where it is.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     text: String,
 }
 
 /// Reads a file; `None` when it is not there and nobody named it.
-pub(super) fn read(candidate: &Candidate) -> Result<Option<Source>, Problem> {
+pub(crate) fn read(candidate: &Candidate) -> Result<Option<Source>, Problem> {
     let path = match candidate {
         Candidate::Named(path) => path,
         Candidate::Usual(path) => match path.symlink_metadata() {
@@ -84,15 +84,15 @@ fn unreadable(path: &Path, reason: &str) -> Problem {
 }
 
 /// Line and column of a byte.
-fn place(path: &Path, text: &str, byte: usize) -> Place {
+fn place(path: &Path, text: &str, byte: usize) -> Position {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     let column = line.chars().filter(|c| *c != '\u{feff}').count() + 1;
-    Place { path: path.to_owned(), line: before.matches('\n').count() + 1, column }
+    Position { path: path.to_owned(), line: before.matches('\n').count() + 1, column }
 }
 
 /// Lays a file over a configuration.
-pub(super) fn lay_over(config: &mut Config, source: &Source, whose: Whose<'_>, problems: &mut Vec<Problem>) {
+pub(crate) fn lay_over(config: &mut Config, source: &Source, whose: Whose<'_>, problems: &mut Vec<Problem>) {
     let document = match Document::parse(source.text.as_str()) {
         Ok(document) => document,
         Err(error) => {
@@ -105,17 +105,17 @@ pub(super) fn lay_over(config: &mut Config, source: &Source, whose: Whose<'_>, p
             return;
         }
     };
-    let mut laying = Laying { config, source, whose, problems };
-    laying.table(document.as_table(), None);
+    let mut layer = FileLayer { config, source, whose, problems };
+    layer.table(document.as_table(), None);
 }
 
 impl Source {
-    pub(super) fn at(&self, span: Option<Range<usize>>) -> Place {
+    pub(crate) fn at(&self, span: Option<Range<usize>>) -> Position {
         place(&self.path, &self.text, span.map_or(0, |span| span.start))
     }
 
     /// What a value is told as.
-    pub(super) fn found(&self, item: &Item) -> String {
+    pub(crate) fn found(&self, item: &Item) -> String {
         match item.as_value() {
             Some(_) => self.written(item.span()),
             None => "a table".to_owned(),
@@ -134,14 +134,14 @@ impl Source {
 }
 
 /// A file on its way over a configuration.
-pub(super) struct Laying<'a> {
-    pub(super) config: &'a mut Config,
-    pub(super) source: &'a Source,
+pub(crate) struct FileLayer<'a> {
+    pub(crate) config: &'a mut Config,
+    pub(crate) source: &'a Source,
     whose: Whose<'a>,
-    pub(super) problems: &'a mut Vec<Problem>,
+    pub(crate) problems: &'a mut Vec<Problem>,
 }
 
-impl Laying<'_> {
+impl FileLayer<'_> {
     fn table(&mut self, table: &dyn TableLike, section: Option<&str>) {
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };
@@ -168,12 +168,12 @@ impl Laying<'_> {
                 }
                 continue;
             }
-            if let (None, Some(open)) = (section, OpenSection::named(name)) {
+            if let (None, Some(named)) = (section, NamedSection::named(name)) {
                 match (self.whose, item.as_table_like()) {
                     (Whose::Project, _) => {
-                        self.problems.push(Problem::SectionByProject { at, section: open.name() });
+                        self.problems.push(Problem::SectionByProject { at, section: named.name() });
                     }
-                    (Whose::User(_), Some(inner)) => self.open(open, inner),
+                    (Whose::User(_), Some(inner)) => self.named_section(named, inner),
                     (Whose::User(_), None) => {
                         self.problems.push(Problem::NotASection { at, section: name.to_owned() });
                     }
@@ -190,7 +190,7 @@ impl Laying<'_> {
     }
 
     /// A value as it stands there, its variables replaced.
-    pub(super) fn given(&self, item: &Item) -> Result<Given, ExpandError> {
+    pub(crate) fn given(&self, item: &Item) -> Result<Given, ExpandError> {
         let reading = match self.whose {
             Whose::User(reading) => reading,
             Whose::Project => Reading::Nothing,
@@ -208,7 +208,7 @@ impl Laying<'_> {
         }
     }
 
-    fn value(&mut self, key: &'static Key, item: &Item, at: Place) {
+    fn value(&mut self, key: &'static Key, item: &Item, at: Position) {
         let is_project = matches!(self.whose, Whose::Project);
         if is_project && key.by_project() == ByProject::No {
             self.problems.push(Problem::NotByProject { at, key, why: None });
@@ -231,7 +231,7 @@ impl Laying<'_> {
     }
 }
 
-fn unknown(section: Option<&str>, name: &str, item: &Item, at: Place) -> Problem {
+fn unknown(section: Option<&str>, name: &str, item: &Item, at: Position) -> Problem {
     let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let name = if is_bare { name.to_owned() } else { format!("{name:?}") };
     let full = section.map_or(name.clone(), |section| format!("{section}.{name}"));

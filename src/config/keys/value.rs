@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::shown::Shown;
+use crate::config::keys::shown::Shown;
 
 /// A value as it was given, before its key says what it must be.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Given {
+pub(crate) enum Given {
     /// A string of a file, its variables replaced.
     Text(String),
     /// A whole number of a file.
@@ -24,7 +24,7 @@ pub(super) enum Given {
 
 /// Why a value is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Bad {
+pub(crate) enum Bad {
     /// It is not what the key takes.
     NotThis,
     /// It is no text.
@@ -35,7 +35,7 @@ pub(super) enum Bad {
 
 impl Given {
     /// A string.
-    pub(super) fn text(self) -> Result<String, Bad> {
+    pub(crate) fn text(self) -> Result<String, Bad> {
         match self {
             Self::Text(text) => Ok(text),
             Self::Plain(text) => text.into_string().map_err(|_| Bad::NotText),
@@ -44,7 +44,7 @@ impl Given {
     }
 
     /// A whole number within these bounds.
-    pub(super) fn whole(self, least: u64, most: u64) -> Result<u64, Bad> {
+    pub(crate) fn whole(self, least: u64, most: u64) -> Result<u64, Bad> {
         let number = match self {
             Self::Whole(number) => u64::try_from(number).map_err(|_| Bad::NotThis)?,
             Self::Plain(text) => {
@@ -56,7 +56,7 @@ impl Given {
     }
 
     /// A number within these bounds.
-    pub(super) fn number(self, least: f64, most: f64) -> Result<f64, Bad> {
+    pub(crate) fn number(self, least: f64, most: f64) -> Result<f64, Bad> {
         let number = match self {
             Self::Number(number) => number,
             Self::Whole(number) => number as f64,
@@ -70,7 +70,7 @@ impl Given {
     }
 
     /// Strings: a list of a file, or separated by commas.
-    pub(super) fn list(self) -> Result<Vec<String>, Bad> {
+    pub(crate) fn list(self) -> Result<Vec<String>, Bad> {
         match self {
             Self::List(texts) => Ok(texts),
             Self::Plain(text) => {
@@ -82,7 +82,7 @@ impl Given {
     }
 
     /// Whether it is this word.
-    pub(super) fn is(&self, word: &str) -> bool {
+    pub(crate) fn is(&self, word: &str) -> bool {
         match self {
             Self::Text(text) => text == word,
             Self::Plain(text) => text.to_str().is_some_and(|text| text.trim() == word),
@@ -91,7 +91,7 @@ impl Given {
     }
 
     /// One of these words.
-    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Bad> {
+    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Bad> {
         match (words.iter().find(|(word, _)| self.is(word)), self) {
             (Some((_, value)), _) => Ok(*value),
             (None, Self::Plain(text)) if text.to_str().is_none() => Err(Bad::NotText),
@@ -101,11 +101,11 @@ impl Given {
 }
 
 /// How values of one type are read and shown.
-pub(super) struct Codec<T> {
+pub(crate) struct Codec<T> {
     /// What it takes, for people.
-    pub(super) takes: &'static str,
+    pub(crate) takes: &'static str,
     /// Reads a value; paths are relative to the folder.
-    pub(super) read: fn(Given, Option<&Path>) -> Result<T, Bad>,
+    pub(crate) read: fn(Given, Option<&Path>) -> Result<T, Bad>,
     /// Shows a value.
-    pub(super) show: fn(&T) -> Shown,
+    pub(crate) show: fn(&T) -> Shown,
 }

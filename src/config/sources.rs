@@ -1,18 +1,25 @@
-//! The layers, one over the other.
+//! Where settings come from: files, the environment, flags; each lies over the one before.
+
+pub(crate) mod environment;
+pub(crate) mod expand;
+pub(crate) mod file;
+mod named_sections;
+pub(crate) mod nearest;
+pub(crate) mod paths;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use playhouse_provider::preset;
 
-use super::codec::{Bad, Given};
-use super::environment::{self, Variables};
-use super::expand::Reading;
-use super::file::{self, Source, Whose};
-use super::keys::{Key, NotPut, keys};
-use super::places::{self, Candidate, Platform};
-use super::problem::{Problem, Problems};
-use super::{Config, Origin, Setting};
+use crate::config::keys::value::{Bad, Given};
+use crate::config::keys::{Key, NotPut, keys};
+use crate::config::problem::{Problem, Problems};
+use crate::config::{Config, Origin, Setting};
+use environment::Variables;
+use expand::Reading;
+use file::{Source, Whose};
+use paths::{Candidate, Platform};
 
 /// The flag that names one script.
 const SCRIPT: &str = "--script";
@@ -48,13 +55,13 @@ impl Sources {
     }
 
     fn user_file(&self) -> Result<Option<Source>, Problem> {
-        let candidate = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        let candidate = paths::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
         candidate.map_or(Ok(None), |candidate| file::read(&candidate))
     }
 
     /// Where the user's file is, or would be; `None` without a home.
     fn user_path(&self) -> Option<PathBuf> {
-        let candidate = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        let candidate = paths::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
         candidate.map(|candidate| match candidate {
             Candidate::Named(path) | Candidate::Usual(path) => path,
         })
@@ -63,7 +70,7 @@ impl Sources {
     /// Where the user says what tools may do: the folder of the usual file, and the file that is read in its place.
     pub fn rules_of_tools(&self) -> Vec<PathBuf> {
         let own = self.platform.config_file(&self.variables).map(Candidate::Usual);
-        let used = places::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
+        let used = paths::user_file(self.file.as_deref(), &self.variables, self.platform, self.folder.as_deref());
         let place = |candidate: Candidate| match candidate {
             Candidate::Named(path) if path.is_file() => Some(path),
             // A pipe or `/dev/null` says nothing that could be changed.
@@ -76,7 +83,7 @@ impl Sources {
     /// The nearest project's file, unless it is the user's.
     fn project_file(&self, user: Option<&Source>) -> Result<Option<Source>, Problem> {
         let Some(start) = &self.project else { return Ok(None) };
-        for path in places::project_files(start, &self.variables) {
+        for path in paths::project_files(start, &self.variables) {
             if let Some(source) = file::read(&Candidate::Usual(path))? {
                 let is_users = user.is_some_and(|user| is_same(&user.path, &source.path));
                 return Ok((!is_users).then_some(source));
@@ -90,12 +97,12 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-pub(super) fn load(sources: &Sources) -> Result<Config, Problems> {
+pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
     let mut problems = Vec::new();
     let mut config = Config::default();
     let Sources { variables, folder, .. } = sources;
     config.data_dir.value = sources.platform.data_dir(variables);
-    borrow_places(&mut config, variables, &mut problems);
+    borrow_base_urls(&mut config, variables, &mut problems);
     config.confinement.hidden = sources.rules_of_tools();
     config.user_file = sources.user_path();
     let user = noted(sources.user_file(), &mut problems);
@@ -132,8 +139,8 @@ fn noted<T>(found: Result<Option<T>, Problem>, problems: &mut Vec<Problem>) -> O
 
 /// Takes over what the vendors' own variables say about where services are: below the files, since they are not ours,
 /// and judged by whoever uses it.
-fn borrow_places(config: &mut Config, variables: &Variables, problems: &mut Vec<Problem>) {
-    let places = [
+fn borrow_base_urls(config: &mut Config, variables: &Variables, problems: &mut Vec<Problem>) {
+    let base_urls = [
         ("openai", &mut config.openai.base_url),
         ("anthropic", &mut config.anthropic.base_url),
         ("azure", &mut config.azure.base_url),
@@ -142,7 +149,7 @@ fn borrow_places(config: &mut Config, variables: &Variables, problems: &mut Vec<
         ("bedrock", &mut config.bedrock.base_url),
         ("ollama", &mut config.ollama.base_url),
     ];
-    for (provider, place) in places {
+    for (provider, base_url) in base_urls {
         let Some(preset) = preset(provider) else { continue };
         let set = preset.base_url_variables.iter().find_map(|name| Some((*name, variables.get(name)?)));
         let Some((name, value)) = set else { continue };
@@ -152,13 +159,13 @@ fn borrow_places(config: &mut Config, variables: &Variables, problems: &mut Vec<
         };
         if let Some(url) = preset.place(|asked| (asked == name).then(|| text.to_owned())) {
             let origin = Origin::Environment(name.to_owned());
-            *place = Setting { value: Some(url), origin, held_back: None };
+            *base_url = Setting { value: Some(url), origin, held_back: None };
         }
     }
 }
 
 /// Sets a key to a value, and notes why that cannot be. The value comes with how it is told to people.
-pub(super) fn put(
+pub(crate) fn put(
     config: &mut Config,
     key: &'static Key,
     (given, found): (Given, &str),

@@ -6,11 +6,11 @@ use playhouse_protocol::SandboxMode;
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
 use playhouse_tools::{Network, ProcessLimits, SandboxRules};
 
-use super::Setting;
-use super::codec::{Bad, Codec, Given};
-use super::codecs::rooted;
-use super::narrow::Narrowed;
-use super::shown::Shown;
+use crate::config::Setting;
+use crate::config::keys::narrow::Narrowed;
+use crate::config::keys::shown::Shown;
+use crate::config::keys::types::rooted;
+use crate::config::keys::value::{Bad, Codec, Given};
 
 /// What the sandbox grants, and which variables tools get.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,17 +69,17 @@ impl Confinement {
 }
 
 /// Of megabytes.
-pub(super) fn bytes(mb: u32) -> u64 {
+pub(crate) fn bytes(mb: u32) -> u64 {
     u64::from(mb) << 20
 }
 
-pub(super) const SANDBOX: Codec<SandboxMode> = Codec {
+pub(crate) const SANDBOX: Codec<SandboxMode> = Codec {
     takes: "`auto`, `landlock`, `bwrap` or `off`",
     read: |given, _| given.one_of(&SandboxMode::ALL.map(|mode| (mode.as_str(), mode))),
     show: |mode| Shown::Text(mode.as_str().to_owned()),
 };
 
-pub(super) const NETWORK: Codec<Network> = Codec {
+pub(crate) const NETWORK: Codec<Network> = Codec {
     takes: "`denied` or `granted`",
     read: |given, _| given.one_of(&[("denied", Network::Denied), ("granted", Network::Granted)]),
     show: |network| {
@@ -91,7 +91,7 @@ pub(super) const NETWORK: Codec<Network> = Codec {
     },
 };
 
-pub(super) const FOLDERS: Codec<Vec<PathBuf>> = Codec {
+pub(crate) const FOLDERS: Codec<Vec<PathBuf>> = Codec {
     takes: "a list of folders",
     read: |given, folder| {
         let in_file = matches!(given, Given::List(_));
@@ -107,7 +107,7 @@ pub(super) const FOLDERS: Codec<Vec<PathBuf>> = Codec {
     show: |paths| Shown::List(paths.iter().map(|path| path.display().to_string()).collect()),
 };
 
-pub(super) const NAMES: Codec<Vec<String>> = Codec {
+pub(crate) const NAMES: Codec<Vec<String>> = Codec {
     takes: "a list of names of variables",
     read: |given, _| {
         let names = given.list()?;
@@ -125,7 +125,7 @@ pub(super) const NAMES: Codec<Vec<String>> = Codec {
 };
 
 /// A project may have itself kept in more strictly.
-pub(super) fn stricter(now: &SandboxMode, wanted: SandboxMode) -> Narrowed<SandboxMode> {
+pub(crate) fn stricter(now: &SandboxMode, wanted: SandboxMode) -> Narrowed<SandboxMode> {
     match wanted {
         SandboxMode::Off => Narrowed::Refused("whether tools run without a sandbox is the user's to say"),
         SandboxMode::Auto | SandboxMode::Landlock | SandboxMode::Bwrap if wanted >= *now => Narrowed::Granted(wanted),
@@ -134,7 +134,7 @@ pub(super) fn stricter(now: &SandboxMode, wanted: SandboxMode) -> Narrowed<Sandb
 }
 
 /// A project may do without the network.
-pub(super) fn less_network(_: &Network, wanted: Network) -> Narrowed<Network> {
+pub(crate) fn less_network(_: &Network, wanted: Network) -> Narrowed<Network> {
     match wanted {
         Network::Denied => Narrowed::Granted(Network::Denied),
         Network::Granted => Narrowed::Refused("whether tools get the network is the user's to say"),
@@ -142,7 +142,7 @@ pub(super) fn less_network(_: &Network, wanted: Network) -> Narrowed<Network> {
 }
 
 /// A project may do with less.
-pub(super) fn lower(now: &u32, wanted: u32) -> Narrowed<u32> {
+pub(crate) fn lower(now: &u32, wanted: u32) -> Narrowed<u32> {
     if wanted <= *now { Narrowed::Granted(wanted) } else { Narrowed::Less(None) }
 }
 

@@ -1,11 +1,11 @@
 //! What a project's file gets of what it asks for: never more than the user allows.
 
-use super::model::ModelName;
+use crate::config::sections::model_name::ModelName;
 use playhouse_protocol::PermissionMode;
 
 /// What becomes of a wish.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Narrowed<T> {
+pub(crate) enum Narrowed<T> {
     /// It is granted.
     Granted(T),
     /// Only this much of it is; `None` is nothing.
@@ -15,7 +15,7 @@ pub(super) enum Narrowed<T> {
 }
 
 /// A limit may be lowered; `None` is no limit.
-pub(super) fn lower<T: PartialOrd + Copy>(now: &Option<T>, wanted: Option<T>) -> Narrowed<Option<T>> {
+pub(crate) fn lower<T: PartialOrd + Copy>(now: &Option<T>, wanted: Option<T>) -> Narrowed<Option<T>> {
     match (now, wanted) {
         (None, wanted) => Narrowed::Granted(wanted),
         (Some(now), Some(wanted)) if wanted <= *now => Narrowed::Granted(Some(wanted)),
@@ -24,14 +24,14 @@ pub(super) fn lower<T: PartialOrd + Copy>(now: &Option<T>, wanted: Option<T>) ->
 }
 
 /// Tools may be taken away.
-pub(super) fn fewer(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>> {
+pub(crate) fn fewer(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>> {
     let all = wanted.len();
     let granted: Vec<String> = wanted.into_iter().filter(|name| now.contains(name)).collect();
     if granted.len() == all { Narrowed::Granted(granted) } else { Narrowed::Less(Some(granted)) }
 }
 
 /// More may be asked about.
-pub(super) fn stricter(now: &PermissionMode, wanted: PermissionMode) -> Narrowed<PermissionMode> {
+pub(crate) fn stricter(now: &PermissionMode, wanted: PermissionMode) -> Narrowed<PermissionMode> {
     match wanted {
         PermissionMode::Yolo => Narrowed::Refused("whether tools run without asking is the user's to say"),
         PermissionMode::Strict | PermissionMode::Ask | PermissionMode::AutoSafe if wanted <= *now => {
@@ -42,7 +42,7 @@ pub(super) fn stricter(now: &PermissionMode, wanted: PermissionMode) -> Narrowed
 }
 
 /// Rules that make it stricter may be added.
-pub(super) fn more(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>> {
+pub(crate) fn more(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>> {
     let new = wanted.into_iter().filter(|rule| !now.contains(rule));
     Narrowed::Granted(now.iter().cloned().chain(new.collect::<Vec<_>>()).collect())
 }
@@ -51,7 +51,7 @@ pub(super) fn more(now: &[String], wanted: Vec<String>) -> Narrowed<Vec<String>>
 const UNNAMED: &str = "openai";
 
 /// Other models of the user's providers may answer; no script, which would be commands from the project.
-pub(super) fn same_providers(now: &[ModelName], wanted: Vec<ModelName>) -> Narrowed<Vec<ModelName>> {
+pub(crate) fn same_providers(now: &[ModelName], wanted: Vec<ModelName>) -> Narrowed<Vec<ModelName>> {
     let is_script = |name: &ModelName| matches!(name, ModelName::Scripted(_));
     if wanted.iter().any(is_script) {
         return Narrowed::Refused("a script says which tools run");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use playhouse_protocol::Prices;
 
-use super::shown::{Shown, name_in_toml};
-use super::{Origin, Setting};
+use crate::config::keys::shown::{Shown, name_in_toml};
+use crate::config::{Origin, Setting};
 
 /// `[models."PROVIDER/ID"]` and `[providers.NAME]` of the user's file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Open {
+pub struct NamedSections {
     /// By `PROVIDER/ID`.
     pub models: BTreeMap<String, ModelFacts>,
     /// By the provider's name.
@@ -63,7 +63,7 @@ pub struct ProviderFacts {
 
 /// One value of these sections.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenRow<'a> {
+pub struct NamedRow<'a> {
     /// The section, as a file writes it: `models."openai/gpt-5"`.
     pub section: String,
     /// Its key in there, as a file writes it.
@@ -74,12 +74,12 @@ pub struct OpenRow<'a> {
     pub origin: &'a Origin,
 }
 
-impl Open {
+impl NamedSections {
     /// Everything in them, section by section.
-    pub fn rows(&self) -> Vec<OpenRow<'_>> {
+    pub fn rows(&self) -> Vec<NamedRow<'_>> {
         let models = self.models.iter().flat_map(|(name, facts)| {
             let section = format!("models.{}", name_in_toml(name));
-            facts.rows().into_iter().map(move |(name, value, origin)| OpenRow {
+            facts.rows().into_iter().map(move |(name, value, origin)| NamedRow {
                 section: section.clone(),
                 name: name.to_owned(),
                 value,
@@ -88,7 +88,7 @@ impl Open {
         });
         let providers = self.providers.iter().flat_map(|(name, facts)| {
             let section = format!("providers.{}.headers", name_in_toml(name));
-            facts.headers.iter().map(move |(name, header)| OpenRow {
+            facts.headers.iter().map(move |(name, header)| NamedRow {
                 section: section.clone(),
                 name: name_in_toml(name),
                 value: Shown::Text(header.value.clone()),

@@ -3,13 +3,13 @@
 use playhouse_tools::is_secret;
 use toml_edit::{Item, TableLike};
 
-use super::codec::{Bad, Given};
-use super::file::Laying;
-use super::model::{ModelName, known_provider};
-use super::nearest::nearest;
-use super::problem::Problem;
-use super::shown::name_in_toml;
-use super::{Origin, Place, Setting};
+use crate::config::keys::shown::name_in_toml;
+use crate::config::keys::value::{Bad, Given};
+use crate::config::problem::Problem;
+use crate::config::sections::model_name::{ModelName, known_provider};
+use crate::config::sources::file::FileLayer;
+use crate::config::sources::nearest::nearest;
+use crate::config::{Origin, Position, Setting};
 
 /// The keys of a model's section.
 const MODEL_KEYS: [&str; 6] = ["context_window", "max_tokens", "input", "output", "cache_read", "cache_write"];
@@ -29,19 +29,19 @@ const HEADER: &str = "a string of plain characters";
 
 /// A section whose keys are names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpenSection {
+pub(crate) enum NamedSection {
     Models,
     Providers,
 }
 
-impl OpenSection {
+impl NamedSection {
     /// The one of this name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         [Self::Models, Self::Providers].into_iter().find(|section| section.name() == name)
     }
 
     /// Its name.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Models => "models",
             Self::Providers => "providers",
@@ -49,33 +49,33 @@ impl OpenSection {
     }
 }
 
-impl Laying<'_> {
+impl FileLayer<'_> {
     /// Reads one of these sections of the user's file.
-    pub(super) fn open(&mut self, section: OpenSection, table: &dyn TableLike) {
+    pub(crate) fn named_section(&mut self, section: NamedSection, table: &dyn TableLike) {
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };
             let at = self.source.at(key.span());
             let full = format!("{}.{}", section.name(), name_in_toml(&cut(name)));
             let named = match section {
-                OpenSection::Models => ModelName::parse(name).and_then(|model| match model {
+                NamedSection::Models => ModelName::parse(name).and_then(|model| match model {
                     ModelName::Served { .. } => Ok(()),
                     ModelName::Scripted(_) => Err("a script has no limits and no price: leave it out".to_owned()),
                 }),
-                OpenSection::Providers => known_provider(name).map(|_| ()),
+                NamedSection::Providers => known_provider(name).map(|_| ()),
             };
             match (named, item.as_table_like()) {
                 (Err(reason), _) => self.problems.push(Problem::InSection { at, name: full, reason }),
                 (Ok(()), None) => self.problems.push(Problem::NotASection { at, section: full }),
                 (Ok(()), Some(inner)) => match section {
-                    OpenSection::Models => self.model(name, &full, inner, at),
-                    OpenSection::Providers => self.provider(name, &full, inner),
+                    NamedSection::Models => self.model(name, &full, inner, at),
+                    NamedSection::Providers => self.provider(name, &full, inner),
                 },
             }
         }
     }
 
-    fn model(&mut self, model: &str, section: &str, table: &dyn TableLike, at: Place) {
-        let mut facts = self.config.open.models.remove(model).unwrap_or_default();
+    fn model(&mut self, model: &str, section: &str, table: &dyn TableLike, at: Position) {
+        let mut facts = self.config.named.models.remove(model).unwrap_or_default();
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };
             let full = format!("{section}.{name}");
@@ -100,7 +100,7 @@ impl Laying<'_> {
             let reason = "prices need both `input` and `output`: add what is missing".to_owned();
             self.problems.push(Problem::InSection { at, name: section.to_owned(), reason });
         }
-        self.config.open.models.insert(model.to_owned(), facts);
+        self.config.named.models.insert(model.to_owned(), facts);
     }
 
     fn price(&mut self, full: &str, item: &Item) -> Option<Setting<f64>> {
@@ -142,14 +142,14 @@ impl Laying<'_> {
                 if is_plain { Ok(text) } else { Err(Bad::NotThis) }
             };
             if let Some(value) = self.read(&full, item, HEADER, plain) {
-                let facts = self.config.open.providers.entry(provider.to_owned()).or_default();
+                let facts = self.config.named.providers.entry(provider.to_owned()).or_default();
                 facts.headers.insert(name.to_owned(), value);
             }
         }
     }
 
     /// Reads a value, or notes why it cannot be.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         &mut self,
         full: &str,
         item: &Item,
@@ -174,7 +174,7 @@ impl Laying<'_> {
         }
     }
 
-    pub(super) fn unknown(&mut self, section: &str, name: &str, known: &[&'static str], at: Place) {
+    pub(crate) fn unknown(&mut self, section: &str, name: &str, known: &[&'static str], at: Position) {
         let near = nearest(name, known.iter().map(|known| (*known, *known)));
         let full = format!("{section}.{}", name_in_toml(&cut(name)));
         // A slip in `max_tokens` is no secret.

@@ -10,11 +10,11 @@ use playhouse_protocol::{
 
 use playhouse_tools::policy::Rule;
 
-use super::TOOLS;
-use super::codec::{Bad, Codec, Given};
-use super::model::ModelName;
-use super::nearest::nearest;
-use super::shown::Shown;
+use crate::config::TOOLS;
+use crate::config::keys::shown::Shown;
+use crate::config::keys::value::{Bad, Codec, Given};
+use crate::config::sections::model_name::ModelName;
+use crate::config::sources::nearest::nearest;
 
 /// No limit, as a word.
 const NONE: &str = "none";
@@ -25,7 +25,7 @@ const DAY_MS: u64 = 86_400_000;
 /// A longer run than a year is a slip; no limit is `none`.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-pub(super) const MODELS: Codec<Vec<ModelName>> = Codec {
+pub(crate) const MODELS: Codec<Vec<ModelName>> = Codec {
     takes: "a model such as `openai/gpt-5` or `scripted/FILE`, or several in the order they are asked",
     read: |given, folder| {
         let names = match given {
@@ -50,10 +50,10 @@ pub(super) const MODELS: Codec<Vec<ModelName>> = Codec {
     },
 };
 
-pub(super) const TEXT: Codec<String> =
+pub(crate) const TEXT: Codec<String> =
     Codec { takes: "a string", read: |given, _| given.text(), show: |text| Shown::Text(text.clone()) };
 
-pub(super) const TOOL_NAMES: Codec<Vec<String>> = Codec {
+pub(crate) const TOOL_NAMES: Codec<Vec<String>> = Codec {
     takes: "a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`",
     read: |given, _| {
         let separated = matches!(given, Given::Plain(_));
@@ -78,7 +78,7 @@ pub(super) const TOOL_NAMES: Codec<Vec<String>> = Codec {
     show: |names| Shown::List(names.clone()),
 };
 
-pub(super) const PERMISSION: Codec<PermissionMode> = Codec {
+pub(crate) const PERMISSION: Codec<PermissionMode> = Codec {
     takes: "`strict`, `ask`, `auto-safe` or `yolo`",
     read: |given, _| {
         given.one_of(&[
@@ -98,7 +98,7 @@ pub(super) const PERMISSION: Codec<PermissionMode> = Codec {
     },
 };
 
-pub(super) const RULES: Codec<Vec<String>> = Codec {
+pub(crate) const RULES: Codec<Vec<String>> = Codec {
     takes: "a list of rules such as `bash(git status)`, `bash(cargo test *)`, `write_file(src/**)` or `edit_file`",
     read: |given, _| {
         let rules = given.list()?;
@@ -110,7 +110,7 @@ pub(super) const RULES: Codec<Vec<String>> = Codec {
     show: |rules| Shown::List(rules.clone()),
 };
 
-pub(super) const DURABILITY: Codec<Durability> = Codec {
+pub(crate) const DURABILITY: Codec<Durability> = Codec {
     takes: "`flush`, `os` or `none`",
     read: |given, _| given.one_of(&[("flush", Durability::Flush), ("os", Durability::Os), (NONE, Durability::None)]),
     show: |durability| {
@@ -122,7 +122,7 @@ pub(super) const DURABILITY: Codec<Durability> = Codec {
     },
 };
 
-pub(super) const FOLDER: Codec<Option<PathBuf>> = Codec {
+pub(crate) const FOLDER: Codec<Option<PathBuf>> = Codec {
     takes: "a folder",
     read: |given, folder| {
         let path = match given {
@@ -141,7 +141,7 @@ pub(super) const FOLDER: Codec<Option<PathBuf>> = Codec {
     show: |path| text_or_unset(path.as_ref().map(|path| path.display().to_string())),
 };
 
-pub(super) const THINKING: Codec<ThinkingLevel> = Codec {
+pub(crate) const THINKING: Codec<ThinkingLevel> = Codec {
     takes: "`off`, `minimal`, `low`, `medium` or `high`",
     read: |given, _| {
         const LEVELS: [ThinkingLevel; 5] = [
@@ -156,13 +156,13 @@ pub(super) const THINKING: Codec<ThinkingLevel> = Codec {
     show: |level| word(level.as_str()),
 };
 
-pub(super) const TOKENS: Codec<Option<u32>> = Codec {
+pub(crate) const TOKENS: Codec<Option<u32>> = Codec {
     takes: "a whole number from 1 to 4294967295",
     read: |given, _| small(given, 1).map(Some),
     show: |tokens| tokens.map_or(Shown::Unset, |tokens| Shown::Whole(tokens.into())),
 };
 
-pub(super) const TEMPERATURE: Codec<Option<f32>> = Codec {
+pub(crate) const TEMPERATURE: Codec<Option<f32>> = Codec {
     takes: "a number from 0 to 2",
     read: |given, _| Ok(Some(given.number(0.0, 2.0)? as f32)),
     // By way of its text: 0.7 is to stay 0.7.
@@ -172,7 +172,7 @@ pub(super) const TEMPERATURE: Codec<Option<f32>> = Codec {
     },
 };
 
-pub(super) const TOOL_EXECUTION: Codec<ToolExecutionStrategy> = Codec {
+pub(crate) const TOOL_EXECUTION: Codec<ToolExecutionStrategy> = Codec {
     takes: "`parallel`, `sequential` or `batched:N`",
     read: |given, _| {
         let words = [("parallel", ToolExecutionStrategy::Parallel), ("sequential", ToolExecutionStrategy::Sequential)];
@@ -190,7 +190,7 @@ pub(super) const TOOL_EXECUTION: Codec<ToolExecutionStrategy> = Codec {
     },
 };
 
-pub(super) const BASE_URL: Codec<Option<String>> = Codec {
+pub(crate) const BASE_URL: Codec<Option<String>> = Codec {
     takes: "the base URL of a service, such as `https://api.openai.com/v1`",
     read: |given, _| {
         let url = given.text()?.trim().to_owned();
@@ -212,7 +212,7 @@ pub(super) const BASE_URL: Codec<Option<String>> = Codec {
 };
 
 /// What a service calls a region, a project or a version; it becomes part of an address.
-pub(super) const NAME: Codec<Option<String>> = Codec {
+pub(crate) const NAME: Codec<Option<String>> = Codec {
     takes: "a name of letters, digits, `-`, `_`, `.` and `:`",
     read: |given, _| {
         let name = given.text()?.trim().to_owned();
@@ -223,7 +223,7 @@ pub(super) const NAME: Codec<Option<String>> = Codec {
     show: |name| text_or_unset(name.clone()),
 };
 
-pub(super) const CACHE: Codec<CacheConfig> = Codec {
+pub(crate) const CACHE: Codec<CacheConfig> = Codec {
     takes: "`auto` or `off`",
     read: |given, _| {
         let off = CacheConfig { enabled: false, strategy: CacheStrategy::Disabled };
@@ -232,19 +232,19 @@ pub(super) const CACHE: Codec<CacheConfig> = Codec {
     show: |cache| word(if cache.enabled { "auto" } else { "off" }),
 };
 
-pub(super) const TURN_LIMIT: Codec<Option<u32>> = Codec {
+pub(crate) const TURN_LIMIT: Codec<Option<u32>> = Codec {
     takes: "a whole number from 1 to 4294967295, or `none`",
     read: |given, _| if given.is(NONE) { Ok(None) } else { small(given, 1).map(Some) },
     show: |limit| limit.map_or(word(NONE), |limit| Shown::Whole(limit.into())),
 };
 
-pub(super) const TOKEN_LIMIT: Codec<Option<u64>> = Codec {
+pub(crate) const TOKEN_LIMIT: Codec<Option<u64>> = Codec {
     takes: "a whole number from 1, or `none`",
     read: |given, _| if given.is(NONE) { Ok(None) } else { given.whole(1, MOST).map(Some) },
     show: |limit| limit.map_or(word(NONE), Shown::Whole),
 };
 
-pub(super) const TIME_LIMIT: Codec<Option<Duration>> = Codec {
+pub(crate) const TIME_LIMIT: Codec<Option<Duration>> = Codec {
     takes: "a time such as `90s` or `1h 30m`, at most `8760h`, or `none`",
     read: |given, _| {
         if given.is(NONE) {
@@ -261,37 +261,37 @@ pub(super) const TIME_LIMIT: Codec<Option<Duration>> = Codec {
     },
 };
 
-pub(super) const COUNT: Codec<u32> = Codec {
+pub(crate) const COUNT: Codec<u32> = Codec {
     takes: "a whole number from 0 to 4294967295",
     read: |given, _| small(given, 0),
     show: |count| Shown::Whole((*count).into()),
 };
 
-pub(super) const DELAY_MS: Codec<u64> = Codec {
+pub(crate) const DELAY_MS: Codec<u64> = Codec {
     takes: "milliseconds, a whole number from 0 to 86400000",
     read: |given, _| given.whole(0, DAY_MS),
     show: |millis| Shown::Whole(*millis),
 };
 
-pub(super) const TIMES: Codec<u32> = Codec {
+pub(crate) const TIMES: Codec<u32> = Codec {
     takes: "a whole number from 1 to 4294967295",
     read: |given, _| small(given, 1),
     show: |count| Shown::Whole((*count).into()),
 };
 
-pub(super) const WAIT_MS: Codec<u64> = Codec {
+pub(crate) const WAIT_MS: Codec<u64> = Codec {
     takes: "milliseconds, a whole number from 1 to 86400000",
     read: |given, _| given.whole(1, DAY_MS),
     show: |millis| Shown::Whole(*millis),
 };
 
-pub(super) const WAIT_LIMIT_MS: Codec<Option<u64>> = Codec {
+pub(crate) const WAIT_LIMIT_MS: Codec<Option<u64>> = Codec {
     takes: "milliseconds, a whole number from 1 to 86400000, or `none`",
     read: |given, _| if given.is(NONE) { Ok(None) } else { given.whole(1, DAY_MS).map(Some) },
     show: |limit| limit.map_or(word(NONE), Shown::Whole),
 };
 
-pub(super) const GROWTH: Codec<f64> = Codec {
+pub(crate) const GROWTH: Codec<f64> = Codec {
     takes: "a number from 1 to 1000",
     read: |given, _| given.number(1.0, 1_000.0),
     show: |number| Shown::Number(*number),
@@ -318,7 +318,7 @@ fn no_tool(name: &str) -> String {
 }
 
 /// The path seen from the folder, where there is one.
-pub(super) fn rooted(path: PathBuf, folder: Option<&Path>) -> PathBuf {
+pub(crate) fn rooted(path: PathBuf, folder: Option<&Path>) -> PathBuf {
     match folder {
         Some(folder) => {
             let joined = folder.join(&path);

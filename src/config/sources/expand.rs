@@ -2,12 +2,12 @@
 
 use playhouse_tools::is_secret;
 
-use super::environment::Variables;
-use super::problem::ExpandError;
+use crate::config::problem::ExpandError;
+use crate::config::sources::environment::Variables;
 
 /// Whose variables a file may read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reading<'a> {
+pub(crate) enum Reading<'a> {
     /// These.
     Of(&'a Variables),
     /// None: it is a project's file.
@@ -15,7 +15,7 @@ pub(super) enum Reading<'a> {
 }
 
 /// The text with `${NAME}` and `${NAME:-default}` replaced, and `$$` a dollar. What replaces is taken as it is.
-pub(super) fn expand(text: &str, reading: Reading<'_>) -> Result<String, ExpandError> {
+pub(crate) fn expand(text: &str, reading: Reading<'_>) -> Result<String, ExpandError> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {

@@ -7,17 +7,17 @@ use std::fmt;
 use playhouse_tools::is_secret;
 use playhouse_tools::mark::{HOUSE_VAR, RUN_VAR};
 
-use super::codec::Given;
-use super::keys::{Key, keys};
-use super::layers::put;
-use super::nearest::nearest;
-use super::problem::Problem;
-use super::{Config, Origin};
+use crate::config::keys::value::Given;
+use crate::config::keys::{Key, keys};
+use crate::config::problem::Problem;
+use crate::config::sources::nearest::nearest;
+use crate::config::sources::put;
+use crate::config::{Config, Origin};
 
 /// What ours begin with.
 const PREFIX: &str = "PLAYHOUSE_";
 /// Names the user's file.
-pub(super) const FILE: &str = "PLAYHOUSE_CONFIG";
+pub(crate) const FILE: &str = "PLAYHOUSE_CONFIG";
 /// Variables that begin like ours and are no settings: the marks of tools' processes, where to log,
 /// what hooks are told, and what tests set.
 const OTHERS: [&str; 8] = [
@@ -66,7 +66,7 @@ impl fmt::Debug for Variables {
 }
 
 /// Lays the variables over a configuration.
-pub(super) fn lay_over(
+pub(crate) fn lay_over(
     config: &mut Config,
     variables: &Variables,
     folder: Option<&std::path::Path>,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::environment::{FILE, Variables};
+use crate::config::sources::environment::{FILE, Variables};
 
 /// The name of a project's file.
 const PROJECT: &str = "playhouse.toml";
@@ -23,12 +23,12 @@ impl Platform {
     }
 
     /// Where sessions are kept when nobody says; `None` without a home.
-    pub(super) fn data_dir(self, variables: &Variables) -> Option<PathBuf> {
+    pub(crate) fn data_dir(self, variables: &Variables) -> Option<PathBuf> {
         Some(self.base(variables, "XDG_DATA_HOME", ".local/share")?.join("playhouse"))
     }
 
     /// Where the user's file is when nobody says; `None` without a home.
-    pub(super) fn config_file(self, variables: &Variables) -> Option<PathBuf> {
+    pub(crate) fn config_file(self, variables: &Variables) -> Option<PathBuf> {
         Some(self.base(variables, "XDG_CONFIG_HOME", ".config")?.join("playhouse/config.toml"))
     }
 
@@ -51,7 +51,7 @@ fn home(variables: &Variables) -> Option<PathBuf> {
 
 /// A file, and whether someone named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Candidate {
+pub(crate) enum Candidate {
     /// It was named, so it must be there.
     Named(PathBuf),
     /// It is looked for.
@@ -59,7 +59,7 @@ pub(super) enum Candidate {
 }
 
 /// The user's file: the one that a flag names, or the variable, or the platform's.
-pub(super) fn user_file(
+pub(crate) fn user_file(
     flag: Option<&Path>,
     variables: &Variables,
     platform: Platform,
@@ -74,7 +74,7 @@ pub(super) fn user_file(
 
 /// Where a project's file may be, the nearest first: in `start` and above, as far as the home directory. Folders that
 /// everyone may write to, like `/tmp`, are left out with all above them.
-pub(super) fn project_files(start: &Path, variables: &Variables) -> Vec<PathBuf> {
+pub(crate) fn project_files(start: &Path, variables: &Variables) -> Vec<PathBuf> {
     let home = home(variables).map(|home| home.canonicalize().unwrap_or(home));
     let mut files = Vec::new();
     for folder in start.ancestors() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{HeldBack, Key, Origin};
+use crate::config::{HeldBack, Key, Origin};
 
 /// A value as `config show` writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A key as a file writes it, in quotes if it needs them. Nothing in it names a variable.
-pub(super) fn name_in_toml(name: &str) -> String {
+pub(crate) fn name_in_toml(name: &str) -> String {
     let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare {
         return name.to_owned();

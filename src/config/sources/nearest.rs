@@ -4,14 +4,14 @@ use playhouse_tools::edit_distance;
 
 /// A candidate and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Near<T> {
-    pub(super) candidate: T,
-    pub(super) distance: usize,
+pub(crate) struct Near<T> {
+    pub(crate) candidate: T,
+    pub(crate) distance: usize,
 }
 
 /// The nearest of some names, if it is near enough to be a slip. A name that only misses its section, or is in the
 /// wrong one, is near too.
-pub(super) fn nearest<'a, T: Copy>(given: &str, candidates: impl IntoIterator<Item = (&'a str, T)>) -> Option<Near<T>> {
+pub(crate) fn nearest<'a, T: Copy>(given: &str, candidates: impl IntoIterator<Item = (&'a str, T)>) -> Option<Near<T>> {
     let given = plain(given);
     let measured = candidates.into_iter().map(|(name, candidate)| Near { candidate, distance: far(&given, name) });
     let near = measured.min_by_key(|near| near.distance)?;

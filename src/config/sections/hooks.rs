@@ -6,15 +6,15 @@ use playhouse_agent::{COMMAND_TIMEOUT, CommandHook, HookEvent, Hooks, Matcher};
 use serde_json::{Value, json};
 use toml_edit::{Item, TableLike};
 
-use super::codec::Bad;
-use super::file::Laying;
-use super::nearest::nearest;
-use super::problem::Problem;
-use super::shown::{Shown, name_in_toml};
-use super::{Config, Origin, Place};
+use crate::config::keys::shown::{Shown, name_in_toml};
+use crate::config::keys::value::Bad;
+use crate::config::problem::Problem;
+use crate::config::sources::file::FileLayer;
+use crate::config::sources::nearest::nearest;
+use crate::config::{Config, Origin, Position};
 
 /// The section.
-pub(super) const SECTION: &str = "hooks";
+pub(crate) const SECTION: &str = "hooks";
 /// The keys of a group.
 const GROUP_KEYS: [&str; 2] = ["matcher", "hooks"];
 /// The keys of a hook.
@@ -70,9 +70,9 @@ impl Config {
     }
 }
 
-impl Laying<'_> {
+impl FileLayer<'_> {
     /// Reads the section.
-    pub(super) fn hooks(&mut self, table: &dyn TableLike) {
+    pub(crate) fn hooks(&mut self, table: &dyn TableLike) {
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };
             let at = self.source.at(key.span());
@@ -87,7 +87,7 @@ impl Laying<'_> {
         }
     }
 
-    fn group(&mut self, event: HookEvent, section: &str, (table, at): (&dyn TableLike, Place)) {
+    fn group(&mut self, event: HookEvent, section: &str, (table, at): (&dyn TableLike, Position)) {
         let mut matcher = Some(Matcher::any());
         let mut hooks = Vec::new();
         for (name, _) in table.iter() {
@@ -135,7 +135,7 @@ impl Laying<'_> {
         }
     }
 
-    fn hook(&mut self, section: &str, table: &dyn TableLike, at: Place) -> Option<(CommandHook, Origin)> {
+    fn hook(&mut self, section: &str, table: &dyn TableLike, at: Position) -> Option<(CommandHook, Origin)> {
         let (mut command, mut timeout) = (None, COMMAND_TIMEOUT);
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };
@@ -167,7 +167,7 @@ impl Laying<'_> {
     }
 
     /// The tables of a list, however it is written.
-    fn tables<'t>(&mut self, item: &'t Item, name: &str, at: Place) -> Vec<(&'t dyn TableLike, Place)> {
+    fn tables<'t>(&mut self, item: &'t Item, name: &str, at: Position) -> Vec<(&'t dyn TableLike, Position)> {
         let inline = item.as_array().map(|values| {
             values.iter().map(|value| value.as_inline_table().map(|table| (table as &dyn TableLike, value.span())))
         });
