@@ -26,7 +26,7 @@ use playhouse_tools::default_tools;
 pub use keys::shown::{Row, Shown};
 pub use keys::{ByProject, Flag, Key, keys};
 pub use problem::{Problem, Problems};
-pub use rule_file::{RuleFile, RuleFileError};
+pub use rule_file::RuleFile;
 pub use sections::confinement::Confinement;
 pub use sections::hooks::HookSetting;
 pub use sections::model_name::{ModelName, known_provider};
@@ -42,7 +42,7 @@ pub const TOOLS: [&str; 7] = ["read_file", "list_files", "search", "edit_file", 
 /// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// The file.
+    /// The file, as it was found or named.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -65,9 +65,9 @@ pub enum Origin {
     User(Position),
     /// The project's file.
     Project(Position),
-    /// This variable.
+    /// The variable of this name.
     Environment(String),
-    /// This flag.
+    /// The flag of this name, with its dashes.
     Flag(&'static str),
 }
 
@@ -88,14 +88,14 @@ impl fmt::Display for Origin {
 pub struct HeldBack {
     /// What it asked for.
     pub wanted: Shown,
-    /// Where.
+    /// Where in the project's file.
     pub at: Position,
 }
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
-    /// The value.
+    /// What holds.
     pub value: T,
     /// Where it came from.
     pub origin: Origin,
@@ -118,7 +118,7 @@ impl<T> Setting<T> {
     }
 
     /// The value, if a project's file gave it.
-    pub fn by_project(&self) -> Option<&T> {
+    pub(crate) fn by_project(&self) -> Option<&T> {
         match self.origin {
             Origin::Project(_) => Some(&self.value),
             Origin::Default | Origin::User(_) | Origin::Environment(_) | Origin::Flag(_) => None,
@@ -126,100 +126,68 @@ impl<T> Setting<T> {
     }
 }
 
-/// Every setting with its origin.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Who answers, and who is fallen back on, in this order; empty when nobody said.
-    pub model: Setting<Vec<ModelName>>,
-    /// Where the first model's service is; `None` is where its section or its vendor says.
-    pub base_url: Setting<Option<String>>,
-    /// The system prompt.
-    pub system: Setting<String>,
-    /// The tools by name.
-    pub tools: Setting<Vec<String>>,
-    /// Whether tools ask.
-    pub permission: Setting<PermissionMode>,
-    /// `[permissions]`.
-    pub permissions: Permissions,
-    /// What the processes of tools are kept in.
-    pub sandbox: Setting<SandboxMode>,
-    /// What that grants, and which variables tools get.
-    pub confinement: Confinement,
-    /// How safe a session is.
-    pub durability: Setting<Durability>,
-    /// Where sessions are kept; `None` when there is no home to keep them under.
-    pub data_dir: Setting<Option<PathBuf>>,
-    /// How much the model reasons.
-    pub thinking: Setting<ThinkingLevel>,
-    /// The output limit of a response; `None` is the model's own.
-    pub max_tokens: Setting<Option<u32>>,
-    /// The sampling temperature; `None` is the model's own.
-    pub temperature: Setting<Option<f32>>,
-    /// How the tool calls of one response are run.
-    pub tool_execution: Setting<ToolExecutionStrategy>,
-    /// Where requests carry marks for the service's prompt cache.
-    pub cache: Setting<CacheConfig>,
-    /// `[openai]`, for chat completions and Responses.
-    pub openai: Service,
-    /// `[anthropic]`.
-    pub anthropic: Service,
-    /// `[azure]`.
-    pub azure: Azure,
-    /// `[google]`.
-    pub google: Service,
-    /// `[vertex]`.
-    pub vertex: Vertex,
-    /// `[bedrock]`.
-    pub bedrock: Bedrock,
-    /// `[ollama]`.
-    pub ollama: Service,
-    /// `[connection]`.
-    pub connection: Connection,
-    /// Caps on a run.
-    pub limits: Limits,
-    /// The retry layer's numbers.
-    pub retry: Retry,
-    /// `[models."PROVIDER/ID"]` and `[providers.NAME]`.
-    pub named: NamedSections,
-    /// `[[hooks.EVENT]]`.
-    pub hooks: Vec<HookSetting>,
-    /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
-    pub user_file: Option<PathBuf>,
-}
-
-impl Default for Config {
-    /// What holds when nobody sets anything, on a machine without a home directory.
-    fn default() -> Self {
-        Self {
-            model: Setting::default_of(Vec::new()),
-            base_url: Setting::default_of(None),
-            system: Setting::default_of(String::new()),
-            tools: Setting::default_of(default_tools().iter().map(|tool| tool.name().to_owned()).collect()),
-            permission: Setting::default_of(PermissionMode::Ask),
-            permissions: Permissions::default(),
-            sandbox: Setting::default_of(SandboxMode::Auto),
-            confinement: Confinement::default(),
-            durability: Setting::default_of(Durability::Flush),
-            data_dir: Setting::default_of(None),
-            thinking: Setting::default_of(ThinkingLevel::Off),
-            max_tokens: Setting::default_of(None),
-            temperature: Setting::default_of(None),
-            tool_execution: Setting::default_of(ToolExecutionStrategy::Parallel),
-            cache: Setting::default_of(CacheConfig::default()),
-            openai: Service::default(),
-            anthropic: Service::default(),
-            azure: Azure::default(),
-            google: Service::default(),
-            vertex: Vertex::default(),
-            bedrock: Bedrock::default(),
-            ollama: Service::default(),
-            connection: Connection::default(),
-            limits: Limits::default(),
-            retry: Retry::default(),
-            named: NamedSections::default(),
-            hooks: Vec::new(),
-            user_file: None,
-        }
+sections::settings! {
+    /// Every setting with its origin. The default is what holds when nobody sets anything, on a machine without a home
+    /// directory.
+    Config {
+        /// Who answers, and who is fallen back on, in this order; empty when nobody said.
+        model: Vec<ModelName> = Vec::new(),
+        /// Where the first model's service is; `None` is where its section or its vendor says.
+        base_url: Option<String> = None,
+        /// The system prompt.
+        system: String = String::new(),
+        /// The tools by name.
+        tools: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        /// Whether tools ask.
+        permission: PermissionMode = PermissionMode::Ask,
+        /// What the processes of tools are kept in.
+        sandbox: SandboxMode = SandboxMode::Auto,
+        /// How safe a session is.
+        durability: Durability = Durability::Flush,
+        /// Where sessions are kept; `None` when there is no home to keep them under.
+        data_dir: Option<PathBuf> = None,
+        /// How much the model reasons.
+        thinking: ThinkingLevel = ThinkingLevel::Off,
+        /// The output limit of a response in tokens; `None` is the model's own.
+        max_tokens: Option<u32> = None,
+        /// The sampling temperature; `None` is the model's own.
+        temperature: Option<f32> = None,
+        /// How the tool calls of one response are run.
+        tool_execution: ToolExecutionStrategy = ToolExecutionStrategy::Parallel,
+        /// Where requests carry marks for the service's prompt cache.
+        cache: CacheConfig = CacheConfig::default(),
+    }
+    beside {
+        /// Rules on what tools may do.
+        permissions: Permissions,
+        /// What the sandbox grants, and which variables tools get.
+        confinement: Confinement,
+        /// Where OpenAI is, for chat completions and Responses.
+        openai: Service,
+        /// Where Anthropic is.
+        anthropic: Service,
+        /// Where a resource of Azure OpenAI is, and with which version it is asked.
+        azure: Azure,
+        /// Where Google Gemini is.
+        google: Service,
+        /// Where Google Vertex is, and as which project it is asked.
+        vertex: Vertex,
+        /// Where Amazon Bedrock is.
+        bedrock: Bedrock,
+        /// Where Ollama is.
+        ollama: Service,
+        /// What every connection to a service keeps to.
+        connection: Connection,
+        /// Caps on a run.
+        limits: Limits,
+        /// How often and when a failed request is sent again.
+        retry: Retry,
+        /// What the user knows of models, and sends to providers.
+        named: NamedSections,
+        /// Commands that are told of what happens, in the order in which they stand in the file.
+        hooks: Vec<HookSetting>,
+        /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
+        user_file: Option<PathBuf>,
     }
 }
 

@@ -245,7 +245,7 @@ pub enum SessionsCommand {
     },
     /// Prints the conversation of a session
     Show {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print the journal's entries, one per line, as JSON
@@ -257,7 +257,7 @@ pub enum SessionsCommand {
     /// For a reader whose `run --json` was killed: with the id of the last event it got, what comes after. Pieces of
     /// messages and partial results are in no journal; the event that ends a message or a call has the whole.
     Events {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Only what comes after the event with this id
@@ -266,7 +266,7 @@ pub enum SessionsCommand {
     },
     /// Removes a session and those of its sub-agents for good
     Rm {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print what was removed, one per line, as JSON
@@ -300,7 +300,7 @@ pub enum AuditCommand {
     },
     /// Prints what was decided and done in a session, in order
     Show {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print one decision or effect per line as JSON

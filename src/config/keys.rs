@@ -16,7 +16,7 @@ use crate::config::keys::shown::Row;
 use crate::config::keys::value::{Bad, Codec, Given};
 use crate::config::{Config, HeldBack, Origin, Position, Setting};
 
-/// Every key.
+/// Every key, in the order in which they are shown.
 pub fn keys() -> &'static [Key] {
     table::KEYS
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Flag {
 /// Whether a project's file may set a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByProject {
-    /// It may.
+    /// It may, to any value.
     Yes,
     /// It may, within this.
     Only(&'static str),

@@ -27,7 +27,7 @@ const SCRIPT: &str = "--script";
 /// Where settings come from.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// The environment.
+    /// The environment, vendors' variables included.
     pub variables: Variables,
     /// What decides where the user's file and the data directory are.
     pub platform: Platform,

@@ -77,7 +77,6 @@ pub async fn go_on(
     Ok((agent, unsaid))
 }
 
-/// A conversation.
 type Messages = Vec<Arc<AgentMessage>>;
 
 /// The conversation as far as lines that can be read tell it, and what waited to be said in it.

@@ -44,9 +44,9 @@ pub struct Request {
     kept: Kept,
     asking: Asking,
     from: FromConfig,
-    /// `--accept-broken-chain`.
+    /// Whether `--accept-broken-chain` was given.
     accept: Accept,
-    /// `--cwd`.
+    /// What `--cwd` names; `None` is the current directory, or the session's.
     cwd: Option<PathBuf>,
     /// `--plan` or `--no-plan`.
     mode: Option<Mode>,
@@ -146,7 +146,7 @@ fn read_prompt(given: Option<String>) -> Result<String, Exit> {
     Ok(prompt)
 }
 
-/// Runs it.
+/// Runs the prompt, and shows what happens until it is over.
 pub async fn run(request: Request) -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
     if let Target::New = request.target {

@@ -14,7 +14,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Nothing yet.
+    /// Nothing is counted yet; time runs from `begun`.
     pub fn new(begun: Instant) -> Self {
         Self { begun, usage: Usage::default(), turns: 0, tools: 0 }
     }

@@ -9,11 +9,11 @@ use crate::config::{HeldBack, Key, Origin};
 pub enum Shown {
     /// There is none.
     Unset,
-    /// A string.
+    /// A string, without quotes.
     Text(String),
     /// A whole number.
     Whole(u64),
-    /// A number.
+    /// A number that need not be whole.
     Number(f64),
     /// A list of strings.
     List(Vec<String>),
@@ -92,9 +92,9 @@ fn is_format(c: char) -> bool {
 /// A key with its value and origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row<'a> {
-    /// The key.
+    /// The key that it is about.
     pub key: &'static Key,
-    /// Its value.
+    /// What it is set to.
     pub value: Shown,
     /// Where the value came from.
     pub origin: &'a Origin,

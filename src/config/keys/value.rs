@@ -34,7 +34,7 @@ pub(crate) enum Bad {
 }
 
 impl Given {
-    /// A string.
+    /// As a string.
     pub(crate) fn text(self) -> Result<String, Bad> {
         match self {
             Self::Text(text) => Ok(text),

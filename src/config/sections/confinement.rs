@@ -6,53 +6,39 @@ use playhouse_protocol::SandboxMode;
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
 use playhouse_tools::{Network, ProcessLimits, SandboxRules};
 
-use crate::config::Setting;
 use crate::config::keys::narrow::Narrowed;
 use crate::config::keys::shown::Shown;
 use crate::config::keys::types::rooted;
 use crate::config::keys::value::{Bad, Codec, Given};
+use crate::config::sections::settings;
 
-/// What the sandbox grants, and which variables tools get.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Confinement {
-    /// Files and folders that may be read and executed beside the system's own.
-    pub read: Setting<Vec<PathBuf>>,
-    /// Folders that may be written beside the working directory.
-    pub write: Setting<Vec<PathBuf>>,
-    /// Whether there is a network.
-    pub network: Setting<Network>,
-    /// Processes of a call at once.
-    pub processes: Setting<u32>,
-    /// Their memory together.
-    pub memory_mb: Setting<u32>,
-    /// The largest file that one of them may write.
-    pub file_mb: Setting<u32>,
-    /// Variables that tools get beside the usual ones.
-    pub environment: Setting<Vec<String>>,
-    /// The file that says all this, which no tool gets.
-    pub hidden: Vec<PathBuf>,
-}
-
-impl Default for Confinement {
-    fn default() -> Self {
-        let limits = ProcessLimits::default();
-        let mb = |bytes: u64| u32::try_from(bytes >> 20).unwrap_or(u32::MAX);
-        Self {
-            read: Setting::default_of(Vec::new()),
-            write: Setting::default_of(Vec::new()),
-            network: Setting::default_of(Network::Denied),
-            processes: Setting::default_of(limits.processes),
-            memory_mb: Setting::default_of(mb(limits.memory)),
-            file_mb: Setting::default_of(mb(limits.file)),
-            environment: Setting::default_of(Vec::new()),
-            hidden: Vec::new(),
-        }
+settings! {
+    /// What the sandbox grants, and which variables tools get.
+    Confinement {
+        /// Files and folders that may be read and executed beside the system's own.
+        read: Vec<PathBuf> = Vec::new(),
+        /// Folders that may be written beside the working directory.
+        write: Vec<PathBuf> = Vec::new(),
+        /// Whether there is a network.
+        network: Network = Network::Denied,
+        /// Processes of a call at once.
+        processes: u32 = ProcessLimits::default().processes,
+        /// Their memory together.
+        memory_mb: u32 = megabytes(ProcessLimits::default().memory),
+        /// The largest file that one of them may write.
+        file_mb: u32 = megabytes(ProcessLimits::default().file),
+        /// Variables that tools get beside the usual ones.
+        environment: Vec<String> = Vec::new(),
+    }
+    beside {
+        /// The file that says all this, which no tool gets.
+        hidden: Vec<PathBuf>,
     }
 }
 
 impl Confinement {
     /// As a house takes it.
-    pub fn rules(&self) -> SandboxRules {
+    pub(crate) fn rules(&self) -> SandboxRules {
         SandboxRules {
             read: self.read.value.clone(),
             write: self.write.value.clone(),
@@ -68,7 +54,10 @@ impl Confinement {
     }
 }
 
-/// Of megabytes.
+fn megabytes(bytes: u64) -> u32 {
+    u32::try_from(bytes >> 20).unwrap_or(u32::MAX)
+}
+
 pub(crate) fn bytes(mb: u32) -> u64 {
     u64::from(mb) << 20
 }

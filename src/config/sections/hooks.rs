@@ -13,7 +13,7 @@ use crate::config::sources::file::FileLayer;
 use crate::config::sources::nearest::nearest;
 use crate::config::{Config, Origin, Position};
 
-/// The section.
+/// The name of the section.
 pub(crate) const SECTION: &str = "hooks";
 /// The keys of a group.
 const GROUP_KEYS: [&str; 2] = ["matcher", "hooks"];
@@ -32,9 +32,9 @@ const SECONDS: &str = "whole seconds from 1 to 3600";
 /// A command that is told of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookSetting {
-    /// The event.
+    /// What the command is told of.
     pub event: HookEvent,
-    /// The command.
+    /// The command, with the tools it is for and how long it may take.
     pub hook: CommandHook,
     /// Where it came from.
     pub origin: Origin,
@@ -56,7 +56,7 @@ impl HookSetting {
         )
     }
 
-    /// As JSON.
+    /// As `config show --json` writes it.
     pub fn to_json(&self) -> Value {
         let hook = &self.hook;
         json!({"matcher": hook.matcher.as_str(), "command": hook.command, "timeout": hook.timeout.as_secs()})

@@ -10,9 +10,9 @@ use crate::config::{Origin, Setting};
 /// `[models."PROVIDER/ID"]` and `[providers.NAME]` of the user's file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamedSections {
-    /// By `PROVIDER/ID`.
+    /// What is known of models, by `PROVIDER/ID`.
     pub models: BTreeMap<String, ModelFacts>,
-    /// By the provider's name.
+    /// What is sent to providers, by their names.
     pub providers: BTreeMap<String, ProviderFacts>,
 }
 
@@ -36,7 +36,7 @@ pub struct ModelFacts {
 
 impl ModelFacts {
     /// The prices; `None` when the user gives none.
-    pub fn prices(&self) -> Option<Prices> {
+    pub(crate) fn prices(&self) -> Option<Prices> {
         let (input, output) = self.input.as_ref().zip(self.output.as_ref())?;
         let or_input = |price: &Option<Setting<f64>>| micro_dollars(price.as_ref().unwrap_or(input).value);
         Some(Prices {
@@ -68,7 +68,7 @@ pub struct NamedRow<'a> {
     pub section: String,
     /// Its key in there, as a file writes it.
     pub name: String,
-    /// Its value.
+    /// What it is set to.
     pub value: Shown,
     /// Where the value came from.
     pub origin: &'a Origin,

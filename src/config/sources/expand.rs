@@ -8,7 +8,7 @@ use crate::config::sources::environment::Variables;
 /// Whose variables a file may read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reading<'a> {
-    /// These.
+    /// These: it is the user's file.
     Of(&'a Variables),
     /// None: it is a project's file.
     Nothing,

@@ -40,7 +40,7 @@ impl NamedSection {
         [Self::Models, Self::Providers].into_iter().find(|section| section.name() == name)
     }
 
-    /// Its name.
+    /// As it stands in a file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Models => "models",

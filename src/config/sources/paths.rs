@@ -10,7 +10,7 @@ const PROJECT: &str = "playhouse.toml";
 /// What decides where a user's things are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Platform {
-    /// `~/Library/Application Support`.
+    /// Both are in `~/Library/Application Support`.
     Mac,
     /// The base directory specification: `XDG_CONFIG_HOME`, `XDG_DATA_HOME`.
     Xdg,

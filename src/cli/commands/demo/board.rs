@@ -8,7 +8,7 @@ use playhouse::protocol::AgentId;
 
 use super::play::{DIRECTOR, SCENES, STAGEHAND, UNLUCKY, scene_of};
 
-/// One player.
+/// The director or a stagehand, as its events tell of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Player {
     /// What it does at this moment.
@@ -30,13 +30,13 @@ pub struct Player {
 /// How a player's run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Well.
+    /// The model was done.
     Done,
-    /// Otherwise.
+    /// It was aborted, stopped or an error.
     Failed,
 }
 
-/// All players.
+/// The director and the stagehands.
 #[derive(Debug)]
 pub struct Board {
     begun: Instant,
@@ -53,7 +53,6 @@ impl Board {
         Self { begun, director: Player::default(), stagehands, scenes: HashMap::new() }
     }
 
-    /// The director.
     pub fn director(&self) -> &Player {
         &self.director
     }

@@ -97,7 +97,7 @@ impl Screen {
         self.write(&format!("{line}\n"))
     }
 
-    /// The summary.
+    /// Says what was shown, once all are done.
     pub fn conclude(&mut self, board: &Board, bill: &str) -> io::Result<()> {
         let unlucky = board.stagehand(UNLUCKY).cloned().unwrap_or_default();
         let (had, has) = (unlucky.struck_at.unwrap_or_default(), unlucky.messages);
