@@ -42,7 +42,7 @@ pub enum SpawnError {
     /// Another agent has the session.
     #[error("session `{session}` belongs to agent `{agent}`, which is on stage: get it with `open` or `House::get`")]
     SessionTaken {
-        /// The session.
+        /// The session that was asked for.
         session: SessionId,
         /// Who has it.
         agent: AgentId,
@@ -53,7 +53,7 @@ pub enum SpawnError {
     /// A sub-agent has the session.
     #[error("session `{session}` belongs to a sub-agent of agent `{agent}`: use that agent")]
     SubAgent {
-        /// The session.
+        /// The session that was asked for.
         session: SessionId,
         /// The agent at the top of its tree.
         agent: AgentId,
@@ -203,7 +203,7 @@ impl AgentBuilder {
         self
     }
 
-    /// The model.
+    /// The model that is asked first.
     pub fn model(mut self, model: ModelConfig) -> Self {
         self.settings_mut().model = Arc::new(model);
         self.has_model = true;
@@ -248,7 +248,7 @@ impl AgentBuilder {
         self
     }
 
-    /// More tools.
+    /// More tools, beside those that it has.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
@@ -260,7 +260,7 @@ impl AgentBuilder {
         self
     }
 
-    /// The hooks.
+    /// Code and commands that are called at points of a run, in the place of those it has.
     pub fn hooks(mut self, hooks: Hooks) -> Self {
         self.definition_mut().hooks = hooks;
         self

@@ -1,35 +1,21 @@
 //! Settings in layers: defaults, the user's file, the project's file, the environment, flags. The later wins.
 //!
-//! One table, [`keys`], says which keys there are, what they take and who may set them; reading, names of variables,
-//! corrections, [`Config::rows`] and the documentation follow from it. A section that is added is rows in the table
-//! and a struct in `sections`. What has names of its own, `[models."…"]` and `[providers.…]`, is in [`open`];
-//! `[[hooks.…]]` is in [`hooks`].
+//! - `keys`: one table says which keys there are, what they take, who may set them and which setting of an agent they
+//!   are; reading, names of variables, flags, corrections, [`Config::rows`] and the documentation follow from it.
+//! - `sections`: what belongs together; a section that is added is a struct here and rows in the table. Those that have
+//!   names of their own, `[models."…"]` and `[providers.…]`, are [`NamedSections`]; `[[hooks.…]]` are [`HookSetting`]s.
+//! - `sources`: files, the environment and flags, one laid over the other.
 //!
 //! A project's file was written by whoever wrote the project. It sets what shapes the conversation, and for the rest
 //! it may only narrow what the user allows. No key of a service is in a file: keys come from the environment.
 //!
 //! [`Config::load`] reads files; the environment is passed in, as [`Sources`].
 
-mod codec;
-mod codecs;
-mod confinement;
-mod environment;
-mod expand;
-mod file;
-pub mod hooks;
 mod keys;
-mod layers;
-mod model;
-mod narrow;
-mod nearest;
-pub mod open;
-mod open_file;
-mod places;
 mod problem;
 mod rule_file;
 mod sections;
-mod shown;
-mod table;
+mod sources;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,24 +23,26 @@ use std::path::PathBuf;
 use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, ThinkingLevel, ToolExecutionStrategy};
 use playhouse_tools::default_tools;
 
-pub use confinement::Confinement;
-pub use environment::Variables;
+pub use keys::shown::{Row, Shown};
 pub use keys::{ByProject, Flag, Key, keys};
-pub use layers::Sources;
-pub use model::{ModelName, known_provider};
-pub use places::Platform;
 pub use problem::{Problem, Problems};
-pub use rule_file::{RuleFile, RuleFileError};
+pub use rule_file::RuleFile;
+pub use sections::confinement::Confinement;
+pub use sections::hooks::HookSetting;
+pub use sections::model_name::{ModelName, known_provider};
+pub use sections::named::{ModelFacts, NamedRow, NamedSections, ProviderFacts};
 pub use sections::{Azure, Bedrock, Connection, Limits, Permissions, Retry, Service, Vertex};
-pub use shown::{Row, Shown};
+pub use sources::Sources;
+pub use sources::environment::Variables;
+pub use sources::paths::Platform;
 
 /// The tools that can be named.
 pub const TOOLS: [&str; 7] = ["read_file", "list_files", "search", "edit_file", "write_file", "bash", "sub_agent"];
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file.
+pub struct Position {
+    /// The file, as it was found or named.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -62,7 +50,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
@@ -74,12 +62,12 @@ pub enum Origin {
     /// Nobody set it.
     Default,
     /// The user's file.
-    User(Place),
+    User(Position),
     /// The project's file.
-    Project(Place),
-    /// This variable.
+    Project(Position),
+    /// The variable of this name.
     Environment(String),
-    /// This flag.
+    /// The flag of this name, with its dashes.
     Flag(&'static str),
 }
 
@@ -100,14 +88,14 @@ impl fmt::Display for Origin {
 pub struct HeldBack {
     /// What it asked for.
     pub wanted: Shown,
-    /// Where.
-    pub at: Place,
+    /// Where in the project's file.
+    pub at: Position,
 }
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
-    /// The value.
+    /// What holds.
     pub value: T,
     /// Where it came from.
     pub origin: Origin,
@@ -130,7 +118,7 @@ impl<T> Setting<T> {
     }
 
     /// The value, if a project's file gave it.
-    pub fn by_project(&self) -> Option<&T> {
+    pub(crate) fn by_project(&self) -> Option<&T> {
         match self.origin {
             Origin::Project(_) => Some(&self.value),
             Origin::Default | Origin::User(_) | Origin::Environment(_) | Origin::Flag(_) => None,
@@ -138,111 +126,79 @@ impl<T> Setting<T> {
     }
 }
 
-/// Every setting with its origin.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Who answers, and who is fallen back on, in this order; empty when nobody said.
-    pub model: Setting<Vec<ModelName>>,
-    /// Where the first model's service is; `None` is where its section or its vendor says.
-    pub base_url: Setting<Option<String>>,
-    /// The system prompt.
-    pub system: Setting<String>,
-    /// The tools by name.
-    pub tools: Setting<Vec<String>>,
-    /// Whether tools ask.
-    pub permission: Setting<PermissionMode>,
-    /// `[permissions]`.
-    pub permissions: Permissions,
-    /// What the processes of tools are kept in.
-    pub sandbox: Setting<SandboxMode>,
-    /// What that grants, and which variables tools get.
-    pub confinement: Confinement,
-    /// How safe a session is.
-    pub durability: Setting<Durability>,
-    /// Where sessions are kept; `None` when there is no home to keep them under.
-    pub data_dir: Setting<Option<PathBuf>>,
-    /// How much the model reasons.
-    pub thinking: Setting<ThinkingLevel>,
-    /// The output limit of a response; `None` is the model's own.
-    pub max_tokens: Setting<Option<u32>>,
-    /// The sampling temperature; `None` is the model's own.
-    pub temperature: Setting<Option<f32>>,
-    /// How the tool calls of one response are run.
-    pub tool_execution: Setting<ToolExecutionStrategy>,
-    /// Where requests carry marks for the service's prompt cache.
-    pub cache: Setting<CacheConfig>,
-    /// `[openai]`, for chat completions and Responses.
-    pub openai: Service,
-    /// `[anthropic]`.
-    pub anthropic: Service,
-    /// `[azure]`.
-    pub azure: Azure,
-    /// `[google]`.
-    pub google: Service,
-    /// `[vertex]`.
-    pub vertex: Vertex,
-    /// `[bedrock]`.
-    pub bedrock: Bedrock,
-    /// `[ollama]`.
-    pub ollama: Service,
-    /// `[connection]`.
-    pub connection: Connection,
-    /// Caps on a run.
-    pub limits: Limits,
-    /// The retry layer's numbers.
-    pub retry: Retry,
-    /// `[models."PROVIDER/ID"]` and `[providers.NAME]`.
-    pub open: open::Open,
-    /// `[[hooks.EVENT]]`.
-    pub hooks: Vec<hooks::HookSetting>,
-    /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
-    pub user_file: Option<PathBuf>,
-}
-
-impl Default for Config {
-    /// What holds when nobody sets anything, on a machine without a home directory.
-    fn default() -> Self {
-        Self {
-            model: Setting::default_of(Vec::new()),
-            base_url: Setting::default_of(None),
-            system: Setting::default_of(String::new()),
-            tools: Setting::default_of(default_tools().iter().map(|tool| tool.name().to_owned()).collect()),
-            permission: Setting::default_of(PermissionMode::Ask),
-            permissions: Permissions::default(),
-            sandbox: Setting::default_of(SandboxMode::Auto),
-            confinement: Confinement::default(),
-            durability: Setting::default_of(Durability::Flush),
-            data_dir: Setting::default_of(None),
-            thinking: Setting::default_of(ThinkingLevel::Off),
-            max_tokens: Setting::default_of(None),
-            temperature: Setting::default_of(None),
-            tool_execution: Setting::default_of(ToolExecutionStrategy::Parallel),
-            cache: Setting::default_of(CacheConfig::default()),
-            openai: Service::default(),
-            anthropic: Service::default(),
-            azure: Azure::default(),
-            google: Service::default(),
-            vertex: Vertex::default(),
-            bedrock: Bedrock::default(),
-            ollama: Service::default(),
-            connection: Connection::default(),
-            limits: Limits::default(),
-            retry: Retry::default(),
-            open: open::Open::default(),
-            hooks: Vec::new(),
-            user_file: None,
-        }
+sections::settings! {
+    /// Every setting with its origin. The default is what holds when nobody sets anything, on a machine without a home
+    /// directory.
+    Config {
+        /// Who answers, and who is fallen back on, in this order; empty when nobody said.
+        model: Vec<ModelName> = Vec::new(),
+        /// Where the first model's service is; `None` is where its section or its vendor says.
+        base_url: Option<String> = None,
+        /// The system prompt.
+        system: String = String::new(),
+        /// The tools by name.
+        tools: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        /// Whether tools ask.
+        permission: PermissionMode = PermissionMode::Ask,
+        /// What the processes of tools are kept in.
+        sandbox: SandboxMode = SandboxMode::Auto,
+        /// How safe a session is.
+        durability: Durability = Durability::Flush,
+        /// Where sessions are kept; `None` when there is no home to keep them under.
+        data_dir: Option<PathBuf> = None,
+        /// How much the model reasons.
+        thinking: ThinkingLevel = ThinkingLevel::Off,
+        /// The output limit of a response in tokens; `None` is the model's own.
+        max_tokens: Option<u32> = None,
+        /// The sampling temperature; `None` is the model's own.
+        temperature: Option<f32> = None,
+        /// How the tool calls of one response are run.
+        tool_execution: ToolExecutionStrategy = ToolExecutionStrategy::Parallel,
+        /// Where requests carry marks for the service's prompt cache.
+        cache: CacheConfig = CacheConfig::default(),
+    }
+    beside {
+        /// Rules on what tools may do.
+        permissions: Permissions,
+        /// What the sandbox grants, and which variables tools get.
+        confinement: Confinement,
+        /// Where OpenAI is, for chat completions and Responses.
+        openai: Service,
+        /// Where Anthropic is.
+        anthropic: Service,
+        /// Where a resource of Azure OpenAI is, and with which version it is asked.
+        azure: Azure,
+        /// Where Google Gemini is.
+        google: Service,
+        /// Where Google Vertex is, and as which project it is asked.
+        vertex: Vertex,
+        /// Where Amazon Bedrock is.
+        bedrock: Bedrock,
+        /// Where Ollama is.
+        ollama: Service,
+        /// What every connection to a service keeps to.
+        connection: Connection,
+        /// Caps on a run.
+        limits: Limits,
+        /// How often and when a failed request is sent again.
+        retry: Retry,
+        /// What the user knows of models, and sends to providers.
+        named: NamedSections,
+        /// Commands that are told of what happens, in the order in which they stand in the file.
+        hooks: Vec<HookSetting>,
+        /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
+        user_file: Option<PathBuf>,
     }
 }
 
 impl Config {
     /// Every layer laid over the one before. All that is wrong is told at once.
     pub fn load(sources: &Sources) -> Result<Self, Problems> {
-        layers::load(sources)
+        sources::load(sources)
     }
 
     /// Where a provider is, as its section or its vendor's variable says; `None` for one without a section.
-    pub fn place_of(&self, provider: &str) -> Option<&Setting<Option<String>>> {
+    pub fn base_url_of(&self, provider: &str) -> Option<&Setting<Option<String>>> {
         match provider {
             "openai" | "openai-responses" => Some(&self.openai.base_url),
             "anthropic" => Some(&self.anthropic.base_url),

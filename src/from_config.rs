@@ -38,7 +38,7 @@ use playhouse_tools::policy::RuleError;
 use playhouse_tools::{Tool, ToolSet, default_tools};
 
 use crate::builder::{AgentBuilder, plain};
-use crate::config::{Config, Origin, Place, RuleFile, keys};
+use crate::config::{Config, Origin, Position, RuleFile, keys};
 use crate::house::{House, HouseBuilder};
 use models::Models;
 
@@ -65,7 +65,7 @@ pub enum FromConfigError {
     #[error("which model? {at} asks for {wanted}, a service that is yours to choose: give --model {wanted}")]
     ModelHeldBack {
         /// Where it asks.
-        at: Place,
+        at: Position,
         /// The models, separated by commas.
         wanted: String,
     },

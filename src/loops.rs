@@ -37,7 +37,7 @@ pub struct AgentLoopConfig {
     pub model: Option<ModelConfig>,
     /// Tools, sub-agents, hooks, approvals, provider.
     pub definition: Definition,
-    /// Caps.
+    /// Caps on turns, tokens and time.
     pub limits: ExecutionLimits,
     /// The retry layer's numbers.
     pub retry: RetryConfig,

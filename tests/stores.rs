@@ -4,6 +4,7 @@
 mod kit;
 
 use std::collections::{HashMap, HashSet};
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use kit::{FnModel, Gate, healthy, lines, soon, until};

@@ -1,4 +1,4 @@
-//! The flags.
+//! Commands and flags.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
 use playhouse::config::{Config, Flag, Key, Shown, keys};
+use playhouse::from_config::Exchanges;
 use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
-use super::recordings::RecordingArgs;
-use super::text::{Tint, error_line};
+use crate::cli::terminal::text::{Tint, error_line};
 
 /// Runs language-model agents that survive crashes.
 ///
@@ -245,7 +245,7 @@ pub enum SessionsCommand {
     },
     /// Prints the conversation of a session
     Show {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print the journal's entries, one per line, as JSON
@@ -257,7 +257,7 @@ pub enum SessionsCommand {
     /// For a reader whose `run --json` was killed: with the id of the last event it got, what comes after. Pieces of
     /// messages and partial results are in no journal; the event that ends a message or a call has the whole.
     Events {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Only what comes after the event with this id
@@ -266,7 +266,7 @@ pub enum SessionsCommand {
     },
     /// Removes a session and those of its sub-agents for good
     Rm {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print what was removed, one per line, as JSON
@@ -300,7 +300,7 @@ pub enum AuditCommand {
     },
     /// Prints what was decided and done in a session, in order
     Show {
-        /// Which
+        /// The session's id
         #[arg(value_parser = session_id)]
         session: SessionId,
         /// Print one decision or effect per line as JSON
@@ -347,6 +347,28 @@ pub struct ShowArgs {
     pub json: bool,
     #[command(flatten)]
     pub settings: SettingArgs,
+}
+
+/// What is done with the exchanges with services.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RecordingArgs {
+    /// Keep every exchange with a service in this folder, without keys
+    #[arg(long, value_name = "DIR", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Let the exchanges in this folder answer: no network, no keys
+    #[arg(long, value_name = "DIR")]
+    replay: Option<PathBuf>,
+}
+
+impl RecordingArgs {
+    /// As a house takes it.
+    pub fn exchanges(&self) -> Exchanges {
+        match (&self.record, &self.replay) {
+            (Some(folder), _) => Exchanges::Recorded(folder.clone()),
+            (None, Some(folder)) => Exchanges::Replayed(folder.clone()),
+            (None, None) => Exchanges::Live,
+        }
+    }
 }
 
 fn event_id(text: &str) -> Result<EventId, String> {

@@ -7,10 +7,10 @@ use playhouse::from_config::FromConfig;
 use playhouse::session::StoreError;
 use playhouse::{House, OpenError};
 
-use super::ask::{Asking, approvals};
-use super::recordings::RecordingArgs;
-use super::signals;
-use super::stop::Stop;
+use crate::cli::args::RecordingArgs;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::ask::{Asking, approvals};
+use crate::cli::terminal::signals;
 
 /// What makes the house and its agents.
 pub fn from_config(config: Config, asking: &Asking, recordings: &RecordingArgs) -> FromConfig {
@@ -19,21 +19,21 @@ pub fn from_config(config: Config, asking: &Asking, recordings: &RecordingArgs) 
 }
 
 /// Opens a house whose sessions are in this folder; in memory without one.
-pub async fn open_house(from: &FromConfig, folder: Option<PathBuf>) -> Result<House, Stop> {
-    let mut builder = from.house().map_err(Stop::refused)?;
+pub async fn open_house(from: &FromConfig, folder: Option<PathBuf>) -> Result<House, Exit> {
+    let mut builder = from.house().map_err(Exit::refused)?;
     if let Some(folder) = folder {
         builder = builder.data_dir(folder);
     }
     builder.open().await.inspect(signals::watch_over).map_err(|error| match error {
         OpenError::Store(error) => unusable(&error),
-        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Stop::refused(error),
+        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Exit::refused(error),
     })
 }
 
 /// Why the data directory cannot be used, and what to do.
-pub fn unusable(error: &StoreError) -> Stop {
+pub fn unusable(error: &StoreError) -> Exit {
     match error {
-        StoreError::Io { .. } => Stop::Refused(format!("{error}; choose another data directory with --data-dir")),
-        _ => Stop::refused(error),
+        StoreError::Io { .. } => Exit::Refused(format!("{error}; choose another data directory with --data-dir")),
+        _ => Exit::refused(error),
     }
 }

@@ -3,9 +3,9 @@
 //! Lines are written by a thread of their own, so nobody waits for the disk; when more than 1,024 wait, some are
 //! dropped, and a line says how many. Known secrets are taken out and what has the shape of a key is masked.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,16 @@ use std::thread::JoinHandle;
 
 use playhouse::house::environment_secrets;
 use playhouse::protocol::{Secrets, mask_patterns};
-use tracing::field::{Field, Visit};
-use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 
-use super::stop::Stop;
-use super::text::one_line;
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::one_line;
 
 /// The variable that names the file.
 const VARIABLE: &str = "PLAYHOUSE_LOG";
@@ -41,15 +44,20 @@ enum Line {
 }
 
 /// Logs to the file that the flag or else the variable names.
-pub fn start(flag: Option<&Path>) -> Result<Option<Log>, Stop> {
+pub fn start(flag: Option<&Path>) -> Result<Option<Log>, Exit> {
     let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let Some(path) = flag.or(named.as_deref().map(Path::new)) else { return Ok(None) };
-    let refused = |reason: String| Stop::Refused(format!("the log {} cannot be written: {reason}", path.display()));
+    let refused = |reason: String| Exit::Refused(format!("the log {} cannot be written: {reason}", path.display()));
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     let file = file.map_err(|error| refused(format!("{error}; name another file with --log")))?;
     let (to, lines) = sync_channel(WAITING);
     let lost = Arc::new(AtomicU64::new(0));
-    let listener = Listener { to: to.clone(), lost: lost.clone(), secrets: Secrets::new(environment_secrets()) };
+    let queue = Queue { to: to.clone(), lost: lost.clone() };
+    let lines_of = Targets::new().with_default(Level::WARN).with_target("playhouse", Level::DEBUG);
+    let format = tracing_subscriber::fmt::layer()
+        .event_format(Clean(Secrets::new(environment_secrets())))
+        .with_writer(move || queue.clone());
+    let listener = tracing_subscriber::registry().with(format.with_filter(lines_of));
     let writer = std::thread::Builder::new().name("log".to_owned()).spawn(move || write(file, &lines, &lost));
     let writer = writer.map_err(|error| refused(error.to_string()))?;
     tracing::subscriber::set_global_default(listener).map_err(|error| refused(error.to_string()))?;
@@ -77,59 +85,39 @@ fn write(mut file: File, lines: &Receiver<Line>, lost: &AtomicU64) {
     }
 }
 
-struct Listener {
+/// Where lines wait for the thread that writes them. A clone for each line.
+#[derive(Clone)]
+struct Queue {
     to: SyncSender<Line>,
     lost: Arc<AtomicU64>,
-    secrets: Secrets,
 }
 
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let most = if metadata.target().starts_with("playhouse") { Level::DEBUG } else { Level::WARN };
-        *metadata.level() <= most
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::DEBUG)
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let metadata = event.metadata();
-        let mut text = format!("{} {} {}", jiff::Timestamp::now(), metadata.level(), metadata.target());
-        event.record(&mut Fields(&mut text));
-        let clean = self.secrets.redact(&text);
-        let line = format!("{}\n", one_line(&mask_patterns(&clean)));
-        if self.to.try_send(Line::Text(line)).is_err() {
+impl Write for Queue {
+    /// Takes a whole line, or counts it as lost.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.to.try_send(Line::Text(String::from_utf8_lossy(line).into_owned())).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(line.len())
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
-/// Appends fields to a line.
-struct Fields<'a>(&'a mut String);
+/// An event on one line, without these secrets and what has the shape of a key.
+struct Clean(Secrets);
 
-impl Visit for Fields<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a text cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.0, ": {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        let _ = write!(self.0, " {}={value}", field.name());
+impl<S, N> FormatEvent<S, N> for Clean
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let metadata = event.metadata();
+        let mut text = format!("{} {} {}: ", jiff::Timestamp::now(), metadata.level(), metadata.target());
+        context.field_format().format_fields(Writer::new(&mut text), event)?;
+        writeln!(to, "{}", one_line(&mask_patterns(&self.0.redact(&text))))
     }
 }

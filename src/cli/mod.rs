@@ -1,37 +1,29 @@
 //! The command line: `demo`, `run`, `resume`, `plan`, `sessions`, `audit`, `models`, `config`, `doctor`.
 //!
 //! It owns nothing of its own: a house does the work, and this prints what happens and turns the end into an exit code.
+//!
+//! - [`args`]: commands and flags; those of settings come from the configuration's table of keys.
+//! - [`commands`]: one file for each command.
+//! - [`terminal`]: what a person sees and answers: a run as it happens, questions, signals.
+//! - [`house`]: the house that commands work with, and [`folders`]: where they work.
+//! - [`log`]: `--log FILE`.
+//! - [`exit`]: why the program ends, and with which code.
 
 mod args;
-mod ask;
-mod audit;
-mod config;
-mod damaged;
-mod demo;
-mod doctor;
-mod follow;
+mod commands;
+mod exit;
+mod folders;
 mod house;
-mod lanes;
 mod log;
-mod models;
-mod place;
-mod plan;
-mod recordings;
-mod resume;
-mod run;
-mod sessions;
-mod signals;
-mod stop;
-mod tally;
-mod text;
-mod view;
+mod terminal;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command, ConfigCommand, SharedArgs};
 use clap::Parser;
+use commands::{audit, config, demo, doctor, models, plan, resume, run, sessions};
+use exit::Exit;
 use playhouse::config::Config;
-use stop::Stop;
 
 /// Does what the command line says; the answer is the exit code.
 pub fn main() -> ExitCode {
@@ -40,40 +32,40 @@ pub fn main() -> ExitCode {
         Err(error) => return args::explain(&error),
     };
     let done = perform(cli);
-    signals::let_end();
+    terminal::signals::let_end();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => {
-            stop.tell();
-            ExitCode::from(stop.code())
+        Err(exit) => {
+            exit.tell();
+            ExitCode::from(exit.code())
         }
     }
 }
 
-fn perform(cli: Cli) -> Result<(), Stop> {
+fn perform(cli: Cli) -> Result<(), Exit> {
     let _log = log::start(cli.shared.log.as_deref())?;
     match cli.command {
         Command::Demo => on_runtime(demo::demo()),
         Command::Run(args) => {
-            let plan = run::Plan::new(*args, &cli.shared)?;
-            on_runtime(run::run(plan))
+            let request = run::Request::new(*args, &cli.shared)?;
+            on_runtime(run::run(request))
         }
         Command::Resume(args) => {
             let config = without_project(&cli.shared)?;
-            let kept = place::data_dir(&config, &cli.shared)?;
+            let kept = folders::data_dir(&config, &cli.shared)?;
             on_runtime(resume::resume(args, config, kept))
         }
         Command::Plan(args) => {
             let config = without_project(&cli.shared)?;
-            let kept = place::data_dir(&config, &cli.shared)?;
+            let kept = folders::data_dir(&config, &cli.shared)?;
             on_runtime(plan::plan(args, config, kept))
         }
         Command::Sessions(args) => {
-            let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            let (folder, _) = folders::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
             sessions::sessions(args, &folder)
         }
         Command::Audit(args) => {
-            let (folder, _) = place::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            let (folder, _) = folders::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
             audit::audit(args, &folder)
         }
         Command::Models(args) => models::models(&args),
@@ -85,15 +77,15 @@ fn perform(cli: Cli) -> Result<(), Stop> {
 }
 
 /// The configuration where no project has a say, so that none is looked for.
-fn without_project(shared: &SharedArgs) -> Result<Config, Stop> {
+fn without_project(shared: &SharedArgs) -> Result<Config, Exit> {
     config::load(shared, None, None)
 }
 
-fn on_runtime(work: impl Future<Output = Result<(), Stop>>) -> Result<(), Stop> {
+fn on_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::Refused(format!("the runtime could not be started: {error}")))?;
+        .map_err(|error| Exit::Refused(format!("the runtime could not be started: {error}")))?;
     let done = runtime.block_on(work);
     // A thread that still reads the terminal must not hold up the end.
     runtime.shutdown_background();

@@ -1,16 +1,22 @@
 //! What a key is, from which everything else follows.
 
+pub(crate) mod narrow;
+pub(crate) mod shown;
+mod table;
+pub(crate) mod types;
+pub(crate) mod value;
+
 use std::fmt;
 use std::path::Path;
 
 use playhouse_protocol::entry::Settings;
 
-use super::codec::{Bad, Codec, Given};
-use super::narrow::Narrowed;
-use super::shown::Row;
-use super::{Config, HeldBack, Origin, Place, Setting, table};
+use crate::config::keys::narrow::Narrowed;
+use crate::config::keys::shown::Row;
+use crate::config::keys::value::{Bad, Codec, Given};
+use crate::config::{Config, HeldBack, Origin, Position, Setting};
 
-/// Every key.
+/// Every key, in the order in which they are shown.
 pub fn keys() -> &'static [Key] {
     table::KEYS
 }
@@ -18,11 +24,11 @@ pub fn keys() -> &'static [Key] {
 /// One key of the configuration.
 #[derive(Clone, Copy)]
 pub struct Key {
-    pub(super) name: &'static str,
-    pub(super) variable: Option<&'static str>,
-    pub(super) unset: &'static str,
-    pub(super) flags: &'static [Flag],
-    pub(super) bound: &'static dyn Binding,
+    pub(crate) name: &'static str,
+    pub(crate) variable: Option<&'static str>,
+    pub(crate) unset: &'static str,
+    pub(crate) flags: &'static [Flag],
+    pub(crate) bound: &'static dyn Binding,
 }
 
 /// A flag of the command line that sets a key.
@@ -47,7 +53,7 @@ impl fmt::Display for Flag {
 /// Whether a project's file may set a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByProject {
-    /// It may.
+    /// It may, to any value.
     Yes,
     /// It may, within this.
     Only(&'static str),
@@ -105,7 +111,7 @@ impl Key {
     }
 
     /// Sets it. A project's file gets no more than it may have.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         config: &mut Config,
         given: Given,
@@ -130,7 +136,7 @@ impl PartialEq for Key {
 
 /// Why a value was not put in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NotPut {
+pub(crate) enum NotPut {
     /// The value is bad.
     Bad(Bad),
     /// A project's file may not.
@@ -138,7 +144,7 @@ pub(super) enum NotPut {
 }
 
 /// A key's place in [`Config`], whatever its type.
-pub(super) trait Binding: Sync {
+pub(crate) trait Binding: Sync {
     fn takes(&self) -> &'static str;
     fn by_project(&self) -> ByProject;
     fn row<'a>(&self, key: &'static Key, config: &'a Config) -> Row<'a>;
@@ -147,17 +153,17 @@ pub(super) trait Binding: Sync {
 }
 
 /// A key's place in [`Config`], how its values are read, and what a project may do with it.
-pub(super) struct Bound<T: 'static> {
-    pub(super) of: fn(&Config) -> &Setting<T>,
-    pub(super) of_mut: fn(&mut Config) -> &mut Setting<T>,
-    pub(super) codec: Codec<T>,
-    pub(super) project: Rule<T>,
+pub(crate) struct Bound<T: 'static> {
+    pub(crate) of: fn(&Config) -> &Setting<T>,
+    pub(crate) of_mut: fn(&mut Config) -> &mut Setting<T>,
+    pub(crate) codec: Codec<T>,
+    pub(crate) project: Rule<T>,
     /// Gives the value to the settings of an agent; `None` is what no agent has of its own.
-    pub(super) sets: Option<fn(&Setting<T>, &mut Settings)>,
+    pub(crate) sets: Option<fn(&Setting<T>, &mut Settings)>,
 }
 
 /// What a project's file may do with a key.
-pub(super) enum Rule<T> {
+pub(crate) enum Rule<T> {
     May,
     /// Within this, as far as the function grants it.
     Narrows(&'static str, fn(&T, T) -> Narrowed<T>),
@@ -165,7 +171,7 @@ pub(super) enum Rule<T> {
 }
 
 impl<T> Bound<T> {
-    fn narrow(&self, setting: &mut Setting<T>, value: T, at: Place) -> Result<(), NotPut> {
+    fn narrow(&self, setting: &mut Setting<T>, value: T, at: Position) -> Result<(), NotPut> {
         let wanted = (self.codec.show)(&value);
         let (granted, held_back) = match &self.project {
             Rule::May => (Some(value), None),

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Key, Origin, Place};
+use crate::config::{Key, Origin, Position};
 
-/// One thing that is wrong.
+/// One thing that is wrong. Its text says where it stands, what it is about and what to do.
+#[expect(missing_docs, reason = "fields without a word are what the text of their variant names")]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// A file that was named, or is there, cannot be read.
     #[error("{} cannot be read: {reason}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// Why, and what to do.
         reason: String,
@@ -20,50 +20,34 @@ pub enum Problem {
     #[error("{at}: this is not UTF-8 text: save the file as UTF-8")]
     NotUtf8 {
         /// Where it stops being text.
-        at: Place,
+        at: Position,
     },
     /// A file is no TOML.
     #[error("{at}: this is not TOML: {reason}")]
     NotToml {
-        /// Where.
-        at: Place,
+        at: Position,
         /// What is wrong there.
         reason: String,
     },
     /// There is no such key.
     #[error("{at}: there is no key `{name}`{}", hint(nearest.as_deref()))]
     UnknownKey {
-        /// Where.
-        at: Place,
-        /// The key.
+        at: Position,
         name: String,
         /// The key or section that was probably meant.
         nearest: Option<String>,
     },
     /// The key of a service, in a file.
     #[error("{at}: `{name}` does not belong in a file: set the service's own variable instead, such as OPENAI_API_KEY")]
-    SecretKey {
-        /// Where.
-        at: Place,
-        /// The key.
-        name: String,
-    },
+    SecretKey { at: Position, name: String },
     /// A section was given a value.
     #[error("{at}: `{section}` is a section: write [{section}] on a line of its own, and its keys below")]
-    NotASection {
-        /// Where.
-        at: Place,
-        /// The section.
-        section: String,
-    },
+    NotASection { at: Position, section: String },
     /// A value is not what its key takes.
     #[error("{} is {found}: it takes {takes}", subject(at, key))]
     BadValue {
-        /// Where it came from.
         at: Origin,
-        /// The key.
         key: String,
-        /// What was found.
         found: String,
         /// What the key takes.
         takes: &'static str,
@@ -71,9 +55,7 @@ pub enum Problem {
     /// A value has the right form and still cannot be used.
     #[error("{}: {reason}", subject(at, key))]
     Unusable {
-        /// Where it came from.
         at: Origin,
-        /// The key.
         key: String,
         /// Why, and what to do.
         reason: String,
@@ -87,9 +69,7 @@ pub enum Problem {
     /// A `${…}` cannot be replaced.
     #[error("{at}: {key}: {reason}")]
     Expansion {
-        /// Where.
-        at: Place,
-        /// The key.
+        at: Position,
         key: String,
         /// What is wrong with it.
         reason: ExpandError,
@@ -97,9 +77,7 @@ pub enum Problem {
     /// A project's file sets what it may not.
     #[error("{at}: a project's file may not set {}{}: {}", key.name(), because(*why), elsewhere(key))]
     NotByProject {
-        /// Where.
-        at: Place,
-        /// The key.
+        at: Position,
         key: &'static Key,
         /// Why it may not set this value, where it may set others.
         why: Option<&'static str>,
@@ -107,41 +85,27 @@ pub enum Problem {
     /// Something in a section with names of its own cannot be.
     #[error("{at}: {name}: {reason}")]
     InSection {
-        /// Where.
-        at: Place,
-        /// The name.
+        at: Position,
         name: String,
         /// Why, and what to do.
         reason: String,
     },
     /// A project's file has a section that it may not have.
     #[error("{at}: a project's file may not have the section [{section}]: put it in your own file")]
-    SectionByProject {
-        /// Where.
-        at: Place,
-        /// The section.
-        section: &'static str,
-    },
+    SectionByProject { at: Position, section: &'static str },
     /// A variable begins like ours and is none.
     #[error("playhouse has no variable {name}: {}", other_variable(nearest.as_deref()))]
     UnknownVariable {
-        /// Its name.
         name: String,
         /// The variable that was probably meant.
         nearest: Option<String>,
     },
     /// The key of a service, in a variable of ours.
     #[error("playhouse has no variable {name}: set the service's own instead, such as OPENAI_API_KEY")]
-    SecretVariable {
-        /// Its name.
-        name: String,
-    },
+    SecretVariable { name: String },
     /// A flag that sets nothing.
     #[error("no key is set by {name}")]
-    UnknownFlag {
-        /// The flag.
-        name: &'static str,
-    },
+    UnknownFlag { name: &'static str },
 }
 
 /// What is wrong with a `${…}`.

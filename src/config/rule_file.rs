@@ -16,29 +16,13 @@ pub struct RuleFile {
 
 /// Why rules were not added to a file.
 #[derive(Debug, thiserror::Error)]
-pub enum RuleFileError {
-    /// It cannot be read or written.
+enum RuleFileError {
     #[error("`{path}` cannot be changed: {source}; add the rule to its [permissions] yourself")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is no TOML.
+    Io { path: PathBuf, source: io::Error },
     #[error("`{path}` is not TOML any more: {source}; mend it, then add the rule to its [permissions]")]
-    NotToml {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        source: TomlError,
-    },
-    /// The place for the rules is taken by something else.
+    NotToml { path: PathBuf, source: TomlError },
     #[error("`{path}` has something else in the place of the list `allow` of [permissions]: make it a list of rules")]
-    NotAList {
-        /// Which.
-        path: PathBuf,
-    },
+    NotAList { path: PathBuf },
 }
 
 impl RuleFile {
@@ -49,7 +33,7 @@ impl RuleFile {
 
     /// Adds rules that are not there yet. Processes that do it at the same time wait for each other, and a crash leaves
     /// the file as it was or with the rules.
-    pub fn add(&self, rules: &[String]) -> Result<(), RuleFileError> {
+    fn add(&self, rules: &[String]) -> Result<(), RuleFileError> {
         let failed = |source: io::Error| RuleFileError::Io { path: self.path.clone(), source };
         // A link to a file elsewhere stays one.
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());

@@ -1,5 +1,10 @@
 //! The sections: what belongs together, and what it means to the rest of the house.
 
+pub(crate) mod confinement;
+pub(crate) mod hooks;
+pub(crate) mod model_name;
+pub(crate) mod named;
+
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -8,138 +13,121 @@ use playhouse_provider::{BreakerRules, ConnectionRules, Deadlines, ServiceOption
 
 use playhouse_tools::policy::{RuleError, Rules};
 
-use super::Setting;
+/// Settings that belong together, each with what it is and what holds when nobody sets it; and what is beside them.
+macro_rules! settings {
+    (
+        $(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr,)* }
+        $(beside { $($(#[$other_doc:meta])* $other:ident: $other_type:ty,)* })?
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $crate::config::Setting<$type>,)*
+            $($($(#[$other_doc])* pub $other: $other_type,)*)?
+        }
 
-/// A service that only needs to be told where it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Service {
-    /// Where it is; `None` is its vendor's own place.
-    pub base_url: Setting<Option<String>>,
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($field: $crate::config::Setting::default_of($default),)*
+                    $($($other: Default::default(),)*)?
+                }
+            }
+        }
+    };
+}
+pub(crate) use settings;
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Default for Service {
-    fn default() -> Self {
-        Self { base_url: Setting::default_of(None) }
+settings! {
+    /// A service that only needs to be told where it is.
+    Service {
+        /// Where it is; `None` is its vendor's own place.
+        base_url: Option<String> = None,
     }
 }
 
-/// `[azure]`: Azure OpenAI.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Azure {
-    /// Where the resource is.
-    pub base_url: Setting<Option<String>>,
-    /// The `api-version`; `None` is the addresses that have none.
-    pub api_version: Setting<Option<String>>,
-}
-
-impl Default for Azure {
-    fn default() -> Self {
-        Self { base_url: Setting::default_of(None), api_version: Setting::default_of(None) }
+settings! {
+    /// `[azure]`: Azure OpenAI.
+    Azure {
+        /// Where the resource is.
+        base_url: Option<String> = None,
+        /// The `api-version`; `None` is the addresses that have none.
+        api_version: Option<String> = None,
     }
 }
 
-/// `[vertex]`: Google Vertex.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Vertex {
-    /// Where it is; `None` is the region's own place.
-    pub base_url: Setting<Option<String>>,
-    /// The project; `None` is what the environment says.
-    pub project: Setting<Option<String>>,
-    /// The region; `None` is what the environment says.
-    pub region: Setting<Option<String>>,
-}
-
-impl Default for Vertex {
-    fn default() -> Self {
-        let unset = || Setting::default_of(None);
-        Self { base_url: unset(), project: unset(), region: unset() }
+settings! {
+    /// `[vertex]`: Google Vertex.
+    Vertex {
+        /// Where it is; `None` is the region's own place.
+        base_url: Option<String> = None,
+        /// The project; `None` is what the environment says.
+        project: Option<String> = None,
+        /// The region; `None` is what the environment says.
+        region: Option<String> = None,
     }
 }
 
-/// `[bedrock]`: Amazon Bedrock.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bedrock {
-    /// Where it is; `None` is the region's own place.
-    pub base_url: Setting<Option<String>>,
-    /// The region; `None` is what the environment says.
-    pub region: Setting<Option<String>>,
-}
-
-impl Default for Bedrock {
-    fn default() -> Self {
-        Self { base_url: Setting::default_of(None), region: Setting::default_of(None) }
+settings! {
+    /// `[bedrock]`: Amazon Bedrock.
+    Bedrock {
+        /// Where it is; `None` is the region's own place.
+        base_url: Option<String> = None,
+        /// The region; `None` is what the environment says.
+        region: Option<String> = None,
     }
 }
 
-/// `[permissions]`: rules on what tools may do, stronger than the mode.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Permissions {
-    /// What runs without a question.
-    pub allow: Setting<Vec<String>>,
-    /// What is asked about in any mode.
-    pub ask: Setting<Vec<String>>,
-    /// What never runs.
-    pub forbid: Setting<Vec<String>>,
-}
-
-impl Default for Permissions {
-    fn default() -> Self {
-        let none = || Setting::default_of(Vec::new());
-        Self { allow: none(), ask: none(), forbid: none() }
+settings! {
+    /// `[permissions]`: rules on what tools may do, stronger than the mode.
+    Permissions {
+        /// What runs without a question.
+        allow: Vec<String> = Vec::new(),
+        /// What is asked about in any mode.
+        ask: Vec<String> = Vec::new(),
+        /// What never runs.
+        forbid: Vec<String> = Vec::new(),
     }
 }
 
 impl Permissions {
     /// The rules as the house takes them. They were looked over when they were read.
-    pub fn rules(&self) -> Result<Rules, RuleError> {
+    pub(crate) fn rules(&self) -> Result<Rules, RuleError> {
         Rules::parse(&self.allow.value, &self.ask.value, &self.forbid.value)
     }
 }
 
-/// `[connection]`: what every connection to a service keeps to; `None` is no limit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Connection {
-    /// Requests at once.
-    pub concurrency: Setting<Option<u32>>,
-    /// Requests per minute.
-    pub requests_per_minute: Setting<Option<u32>>,
-    /// Tokens per minute.
-    pub tokens_per_minute: Setting<Option<u64>>,
-    /// Failures in a row after which a service is left alone.
-    pub breaker_failures: Setting<u32>,
-    /// For how long, at first.
-    pub breaker_pause_ms: Setting<u64>,
-    /// How long connecting may take.
-    pub connect_ms: Setting<u64>,
-    /// How long a service may take to begin its answer.
-    pub first_event_ms: Setting<u64>,
-    /// How long it may pause within one.
-    pub idle_ms: Setting<u64>,
-    /// How long one attempt may take.
-    pub total_ms: Setting<Option<u64>>,
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        let (breaker, deadlines) = (BreakerRules::default(), Deadlines::default());
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self {
-            concurrency: Setting::default_of(None),
-            requests_per_minute: Setting::default_of(None),
-            tokens_per_minute: Setting::default_of(None),
-            breaker_failures: Setting::default_of(breaker.failures),
-            breaker_pause_ms: Setting::default_of(ms(breaker.pause)),
-            connect_ms: Setting::default_of(ms(deadlines.connect)),
-            first_event_ms: Setting::default_of(ms(deadlines.first_event)),
-            idle_ms: Setting::default_of(ms(deadlines.idle)),
-            total_ms: Setting::default_of(deadlines.total.map(ms)),
-        }
+settings! {
+    /// `[connection]`: what every connection to a service keeps to; `None` is no limit.
+    Connection {
+        /// Requests at once.
+        concurrency: Option<u32> = None,
+        /// Requests per minute.
+        requests_per_minute: Option<u32> = None,
+        /// Tokens per minute.
+        tokens_per_minute: Option<u64> = None,
+        /// Failures in a row after which a service is left alone.
+        breaker_failures: u32 = BreakerRules::default().failures,
+        /// For how long, at first.
+        breaker_pause_ms: u64 = millis(BreakerRules::default().pause),
+        /// How long connecting may take.
+        connect_ms: u64 = millis(Deadlines::default().connect),
+        /// How long a service may take to begin its answer.
+        first_event_ms: u64 = millis(Deadlines::default().first_event),
+        /// How long it may pause within one.
+        idle_ms: u64 = millis(Deadlines::default().idle),
+        /// How long one attempt may take.
+        total_ms: Option<u64> = Deadlines::default().total.map(millis),
     }
 }
 
 impl Connection {
     /// The rules alone.
-    pub fn rules(&self) -> ConnectionRules {
+    pub(crate) fn rules(&self) -> ConnectionRules {
         let pause = Duration::from_millis(self.breaker_pause_ms.value);
         let usual = BreakerRules::default();
         ConnectionRules {
@@ -158,7 +146,7 @@ impl Connection {
     }
 
     /// The deadlines, with the usual limits of a response.
-    pub fn options(&self) -> ServiceOptions {
+    pub(crate) fn options(&self) -> ServiceOptions {
         let deadlines = Deadlines {
             connect: Duration::from_millis(self.connect_ms.value),
             first_event: Duration::from_millis(self.first_event_ms.value),
@@ -169,50 +157,29 @@ impl Connection {
     }
 }
 
-/// `[limits]`: caps on one run; `None` is off.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// Model calls.
-    pub max_turns: Setting<Option<u32>>,
-    /// Tokens of all calls together.
-    pub max_total_tokens: Setting<Option<u64>>,
-    /// Running time.
-    pub max_duration: Setting<Option<Duration>>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        let limits = ExecutionLimits::default();
-        Self {
-            max_turns: Setting::default_of(limits.max_turns),
-            max_total_tokens: Setting::default_of(limits.max_total_tokens),
-            max_duration: Setting::default_of(limits.max_duration),
-        }
+settings! {
+    /// `[limits]`: caps on one run; `None` is off.
+    Limits {
+        /// The most model calls.
+        max_turns: Option<u32> = ExecutionLimits::default().max_turns,
+        /// Tokens of all calls together.
+        max_total_tokens: Option<u64> = ExecutionLimits::default().max_total_tokens,
+        /// The longest running time; waiting for a person does not count.
+        max_duration: Option<Duration> = ExecutionLimits::default().max_duration,
     }
 }
 
-/// `[retry]`: how often and when a failed request is sent again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Retry {
-    /// Retries after the first attempt.
-    pub max_retries: Setting<u32>,
-    /// Before the first retry.
-    pub initial_delay_ms: Setting<u64>,
-    /// Growth from one delay to the next.
-    pub backoff_multiplier: Setting<f64>,
-    /// The longest delay.
-    pub max_delay_ms: Setting<u64>,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        let retry = RetryConfig::default();
-        Self {
-            max_retries: Setting::default_of(retry.max_retries),
-            initial_delay_ms: Setting::default_of(retry.initial_delay_ms),
-            backoff_multiplier: Setting::default_of(retry.backoff_multiplier),
-            max_delay_ms: Setting::default_of(retry.max_delay_ms),
-        }
+settings! {
+    /// `[retry]`: how often and when a failed request is sent again.
+    Retry {
+        /// Retries after the first attempt.
+        max_retries: u32 = RetryConfig::default().max_retries,
+        /// Before the first retry.
+        initial_delay_ms: u64 = RetryConfig::default().initial_delay_ms,
+        /// Growth from one delay to the next.
+        backoff_multiplier: f64 = RetryConfig::default().backoff_multiplier,
+        /// The longest delay.
+        max_delay_ms: u64 = RetryConfig::default().max_delay_ms,
     }
 }
 
@@ -220,7 +187,7 @@ impl Default for Retry {
 mod tests {
     use super::*;
     use crate::builder::plain;
-    use crate::config::{Config, keys};
+    use crate::config::{Config, Setting, keys};
     use playhouse_protocol::Durability;
     use playhouse_protocol::entry::Settings;
 

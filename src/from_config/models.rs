@@ -117,7 +117,7 @@ fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, FromConfigErr
     let preset = known_provider(provider).map_err(FromConfigError::UnknownProvider)?;
     let mut model = preset.model(id, |variable| std::env::var(variable).ok().filter(|value| !value.is_empty()));
     // The configuration has read the vendor's variables too.
-    let place = config.place_of(provider).and_then(|place| place.value.clone());
+    let place = config.base_url_of(provider).and_then(|place| place.value.clone());
     model.base_url = place.or(preset.base_url.map(str::to_owned));
     match preset.api {
         ApiProtocol::AzureOpenai => model.api_version = config.azure.api_version.value.clone(),
@@ -133,10 +133,10 @@ fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, FromConfigErr
         | ApiProtocol::Scripted
         | ApiProtocol::Custom => {}
     }
-    if let Some(facts) = config.open.providers.get(provider) {
+    if let Some(facts) = config.named.providers.get(provider) {
         model.headers = facts.headers.iter().map(|(name, header)| (name.clone(), header.value.clone())).collect();
     }
-    if let Some(facts) = config.open.models.get(&name.to_string()) {
+    if let Some(facts) = config.named.models.get(&name.to_string()) {
         model.context_window = facts.context_window.as_ref().map(|window| window.value).or(model.context_window);
         model.max_tokens = facts.max_tokens.as_ref().map(|tokens| tokens.value).or(model.max_tokens);
         model.prices = facts.prices().or(model.prices);
@@ -170,7 +170,7 @@ fn askable(model: &ModelConfig, answers: Answers) -> Result<(), FromConfigError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::open::{ModelFacts, ProviderFacts};
+    use crate::config::{ModelFacts, ProviderFacts};
     use crate::config::{Origin, Setting};
     use playhouse_protocol::Prices;
 
@@ -241,11 +241,11 @@ mod tests {
             output: Some(Setting::default_of(2.0)),
             ..ModelFacts::default()
         };
-        config.open.models.insert("openai/mine".to_owned(), facts.clone());
+        config.named.models.insert("openai/mine".to_owned(), facts.clone());
         let other = ModelFacts { context_window: Some(Setting::default_of(7)), max_tokens: None, ..facts.clone() };
-        config.open.models.insert("openai/gpt-5".to_owned(), other);
+        config.named.models.insert("openai/gpt-5".to_owned(), other);
         let headers = [("x-a".to_owned(), Setting::default_of("b".to_owned()))].into();
-        config.open.providers.insert("openai".to_owned(), ProviderFacts { headers });
+        config.named.providers.insert("openai".to_owned(), ProviderFacts { headers });
         let chain = Models::of_config(&config).unwrap();
         let headers = [("x-a".to_owned(), "b".to_owned())].into();
         let mine = &chain.fallbacks[0];

@@ -420,7 +420,7 @@ fn the_variables_of_the_other_vendors_are_used_the_same_way() {
 fn every_place_that_a_vendors_variable_names_has_its_section() {
     let config = playhouse::config::Config::default();
     for preset in playhouse::provider::PRESETS {
-        let has_section = config.place_of(preset.name).is_some();
+        let has_section = config.base_url_of(preset.name).is_some();
         assert_eq!(has_section, !preset.base_url_variables.is_empty(), "{}", preset.name);
     }
 }

@@ -25,7 +25,7 @@ pub enum Part {
 impl Part {
     /// The part that a file belongs to, by its path from the workspace's folder.
     fn of(path: &Path) -> Self {
-        if path.starts_with("src/cli") || path == Path::new("src/config/table.rs") {
+        if path.starts_with("src/cli") || path == Path::new("src/config/keys/table.rs") {
             Self::CommandLine
         } else if path.starts_with("xtask") || path.starts_with("fuzz") {
             Self::Tools

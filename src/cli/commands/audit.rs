@@ -1,0 +1,200 @@
+//! `playhouse audit`: whether journals are as they were written, and what was decided and done. Needs no house.
+
+use std::path::Path;
+
+use playhouse::journal::{Step, StepKind, decisions};
+use playhouse::protocol::{Seq, SessionId};
+use playhouse::session::{ChainHash, Store, StoreError, Take, Verification};
+use serde_json::{Value, json};
+
+use crate::cli::args::{AuditArgs, AuditCommand};
+use crate::cli::commands::sessions::{look, print};
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::{Tint, error_line, one_line};
+
+/// Verifies or shows.
+pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
+    let is_there = folder.exists();
+    match args.command {
+        AuditCommand::Verify { sessions, heads, json } => {
+            let report = if is_there { check(&*look(folder)?, sessions)? } else { absent(sessions)? };
+            verify(&report, &heads, json, folder)
+        }
+        AuditCommand::Show { session, .. } if !is_there => Err(Exit::refused(StoreError::Unknown { session })),
+        AuditCommand::Show { session, json } => {
+            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Exit::refused)?;
+            for damage in &loaded.damage {
+                error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
+            }
+            let steps = decisions(&loaded.entries);
+            let json_line = |step: &Step| format!("{}\n", step.to_json());
+            let text: String = steps.iter().map(if json { json_line } else { Step::line }).collect();
+            print(&text)
+        }
+    }
+}
+
+/// A session and what came out of checking its journal.
+type Checked = (SessionId, Result<Verification, StoreError>);
+
+fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+    match sessions.into_iter().next() {
+        Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Checks these sessions, or all.
+fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+    let everything = named.is_empty();
+    let sessions = if everything { store.sessions().map_err(Exit::refused)? } else { named };
+    let mut report = Vec::new();
+    for session in sessions {
+        match store.verify(&session) {
+            // Removed meanwhile.
+            Err(StoreError::Unknown { .. }) if everything => {}
+            Err(error @ StoreError::Unknown { .. }) => return Err(Exit::refused(error)),
+            checked => report.push((session, checked)),
+        }
+    }
+    Ok(report)
+}
+
+fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
+    if report.is_empty() && !json {
+        error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
+    }
+    let mut text = String::new();
+    let mut is_well = true;
+    for (session, checked) in report {
+        let finding = Finding::of(checked);
+        is_well &= finding.is_well();
+        text.push_str(&if json { format!("{}\n", finding.json(session)) } else { finding.lines(session) });
+    }
+    for head in heads {
+        let place = find(report, head);
+        is_well &= place.is_some();
+        text.push_str(&match (json, place) {
+            (true, place) => {
+                let (session, seq) = place.map(|(session, seq, _)| (session, seq)).unzip();
+                format!("{}\n", json!({ "head": head, "found": place.is_some(), "session_id": session, "seq": seq }))
+            }
+            (false, Some((session, seq, since))) => {
+                format!("found     head {head}: record {} of session {session}, {since} records since\n", seq.0)
+            }
+            (false, None) => format!(
+                "not found head {head}: in none of these chains; records were cut off or rewritten since it was noted\n"
+            ),
+        });
+    }
+    print(&text)?;
+    if is_well { Ok(()) } else { Err(Exit::Told(1)) }
+}
+
+/// Where a head is: the session, the record, and how many follow it.
+fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
+    report.iter().find_map(|(session, checked)| {
+        let checked = checked.as_ref().ok()?;
+        let seq = checked.find(head)?;
+        let until = usize::try_from(seq.0).unwrap_or(usize::MAX);
+        Some((session, seq, checked.records().saturating_sub(until)))
+    })
+}
+
+/// What there is to say of a journal.
+#[derive(Debug)]
+enum Finding<'a> {
+    /// It is as it was written.
+    Well(&'a Verification, ChainHash),
+    /// Nothing was written to it: a crash came before the first record was whole.
+    Empty(&'a Verification),
+    /// Nothing in it is part of a chain.
+    NoChain(&'a Verification),
+    /// Something in it is not.
+    Broken(&'a Verification, String),
+    /// It could not be read.
+    Unread(&'a StoreError),
+}
+
+impl<'a> Finding<'a> {
+    fn of(checked: &'a Result<Verification, StoreError>) -> Self {
+        match checked {
+            Err(error) => Self::Unread(error),
+            Ok(checked) => match (&checked.broken, checked.head()) {
+                (Some(damage), _) => Self::Broken(checked, damage.to_string()),
+                (None, Some(head)) => Self::Well(checked, head),
+                (None, None) if checked.records() == 0 => Self::Empty(checked),
+                (None, None) => Self::NoChain(checked),
+            },
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        match self {
+            Self::Well(..) | Self::Empty(_) => true,
+            Self::NoChain(_) | Self::Broken(..) | Self::Unread(_) => false,
+        }
+    }
+
+    fn lines(&self, session: &SessionId) -> String {
+        let (mut text, notes) = match self {
+            Self::Well(checked, head) => {
+                let steps = decisions(&checked.entries);
+                let (decisions, effects) = (count(&steps, StepKind::Decision), count(&steps, StepKind::Effect));
+                let records = checked.records();
+                let text = format!(
+                    "ok        {session}  {records} records, {decisions} decisions, {effects} effects, head {head}\n"
+                );
+                (text, notes(checked))
+            }
+            Self::Empty(checked) => (
+                format!("empty     {session}  nothing was written before a crash; it can be removed\n"),
+                notes(checked),
+            ),
+            Self::NoChain(checked) => {
+                let records = checked.records();
+                let why = "written before there was one; it begins with the next record and covers these";
+                (format!("no chain  {session}  {records} records: {why}\n"), notes(checked))
+            }
+            Self::Broken(_, damage) => (format!("broken    {session}  {}\n", one_line(damage)), Vec::new()),
+            Self::Unread(error) => (format!("broken    {session}  {}\n", one_line(&error.to_string())), Vec::new()),
+        };
+        notes.iter().for_each(|note| text.push_str(&format!("          {}\n", one_line(note))));
+        text
+    }
+
+    fn json(&self, session: &SessionId) -> Value {
+        let (status, checked, reason) = match self {
+            Self::Well(checked, _) => ("ok", Some(checked), None),
+            Self::Empty(checked) => ("empty", Some(checked), None),
+            Self::NoChain(checked) => ("no_chain", Some(checked), None),
+            Self::Broken(checked, damage) => ("broken", Some(checked), Some(damage.clone())),
+            Self::Unread(error) => ("broken", None, Some(error.to_string())),
+        };
+        let steps = checked.map(|checked| decisions(&checked.entries));
+        let of = |kind| steps.as_ref().map(|steps| count(steps, kind));
+        json!({
+            "session_id": session,
+            "status": status,
+            "reason": reason,
+            "broken": checked.and_then(|checked| checked.broken.as_ref()),
+            "records": checked.map(|checked| checked.records()),
+            "decisions": of(StepKind::Decision),
+            "effects": of(StepKind::Effect),
+            "head": checked.filter(|checked| checked.broken.is_none()).and_then(|checked| checked.head()),
+            "chained_from_line": checked.and_then(|checked| checked.chained_from),
+            "notes": checked.map(|checked| notes(checked)).unwrap_or_default(),
+        })
+    }
+}
+
+fn count(steps: &[Step], kind: StepKind) -> usize {
+    steps.iter().filter(|step| step.kind == kind).count()
+}
+
+/// What is unusual and nothing wrong.
+fn notes(checked: &Verification) -> Vec<String> {
+    let from = checked.chained_from.filter(|line| *line > 1);
+    let from = from.map(|line| format!("no chain before line {line}, which covers what stands there"));
+    from.into_iter().chain(checked.notes.iter().map(ToString::to_string)).collect()
+}

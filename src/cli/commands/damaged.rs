@@ -1,0 +1,96 @@
+//! Going on with a session whose journal is damaged, after a person said so.
+//!
+//! What can be read becomes the conversation of a new session with today's configuration and no grants; the damaged
+//! journal stays as it is, with a last entry that names the new session.
+
+use std::sync::Arc;
+
+use playhouse::House;
+use playhouse::agent::machine::Durable;
+use playhouse::agent::machine::run::Ask;
+use playhouse::agent::{AgentHandle, new_session_id};
+use playhouse::from_config::FromConfig;
+use playhouse::protocol::entry::{Opened, Settings};
+use playhouse::protocol::{AgentMessage, Entry, Seq, SessionId};
+use playhouse::session::{LastRun, SessionStatus, SessionSummary};
+
+use crate::cli::exit::Exit;
+use crate::cli::terminal::text::Tint;
+use crate::cli::terminal::view::View;
+
+/// Whether the user accepts that a journal is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// `--accept-broken-chain` was given.
+    Damage,
+    /// It was not.
+    Nothing,
+}
+
+impl Accept {
+    /// By the flag.
+    pub fn of(flag: bool) -> Self {
+        if flag { Self::Damage } else { Self::Nothing }
+    }
+}
+
+/// What a session is that cannot go on because its journal is damaged, and what to do.
+pub fn advice(summary: &SessionSummary) -> Option<String> {
+    let SessionStatus::Damaged { last_run } = &summary.status else { return None };
+    let session = &summary.session_id;
+    Some(match last_run {
+        LastRun::Unknown => format!(
+            "the journal of session `{session}` is damaged, and what was left to do cannot be told: see `playhouse sessions \
+             show {session}`, then go on as far as it goes with `playhouse resume {session} --accept-broken-chain`, or \
+             remove it with `playhouse sessions rm {session}`"
+        ),
+        LastRun::Ended => format!(
+            "the journal of session `{session}` is damaged; its last run had ended: to go on from what can be read, `playhouse \
+             run --session {session} --accept-broken-chain PROMPT`"
+        ),
+    })
+}
+
+/// A new session's agent with what can be read of a damaged one, and what was still to be said in that: it is said to
+/// the agent like any prompt, since no guard may have passed it. The agent's journal begins with what it is told first;
+/// after that, [`House::name_successor`] is due.
+pub async fn go_on(
+    house: &House,
+    session: &SessionId,
+    settings: Settings,
+    from: &FromConfig,
+    view: &mut View,
+) -> Result<(AgentHandle, Messages), Exit> {
+    let entries = house.entries(session).await.map_err(Exit::refused)?;
+    let (messages, unsaid) = readable(&entries, session, &settings);
+    if messages.is_empty() && unsaid.is_empty() {
+        let text = format!(
+            "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
+        );
+        return Err(Exit::Failed(text));
+    }
+    let agent = from.agent(house, settings).map_err(Exit::refused)?.messages(messages);
+    let agent = agent.spawn().await.map_err(Exit::refused)?;
+    view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
+    Ok((agent, unsaid))
+}
+
+type Messages = Vec<Arc<AgentMessage>>;
+
+/// The conversation as far as lines that can be read tell it, and what waited to be said in it.
+fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Settings) -> (Messages, Messages) {
+    // For when the first entry is lost; the settings of a damaged journal are not used in any case.
+    let opened = Opened::new(new_session_id().as_str().into(), session.clone(), Arc::new(settings.clone()));
+    let mut durable = Durable::new(&opened);
+    for (_, entry) in entries {
+        durable.apply(entry);
+    }
+    let mut unsaid = durable.run.as_ref().map(|run| run.prompt.clone()).unwrap_or_default();
+    if let Some(Ask::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.ask) {
+        unsaid.extend(prompt.iter().cloned());
+    }
+    for queued in durable.steering.iter().chain(&durable.follow_ups) {
+        unsaid.extend(queued.messages.iter().cloned());
+    }
+    (durable.transcript().as_slice().to_vec(), unsaid)
+}

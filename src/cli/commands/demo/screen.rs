@@ -1,0 +1,204 @@
+//! The demo on the screen: a live tree on a terminal, lines when piped, and the same summary at the end.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use playhouse::prelude::{AgentEvent, Event};
+use playhouse::supervision::{NodeSnapshot, NodeState};
+
+use super::board::{Board, End, Player};
+use super::play::{SCENES, STAGEHAND, UNLUCKY};
+use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours};
+
+/// A pause after each piece of text, for people.
+const PACE: Duration = Duration::from_millis(30);
+/// Rows that the tree takes, with room for the summary's beginning.
+const ROWS: usize = SCENES.len() + 8;
+
+/// Where the demo is shown.
+#[derive(Debug)]
+pub struct Screen {
+    form: Form,
+    colours: bool,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// Drawn over itself.
+    Live {
+        columns: usize,
+        /// Lines of the last drawing.
+        drawn: usize,
+    },
+    /// One line for each thing that matters.
+    Lines,
+}
+
+impl Screen {
+    /// The screen that stdout is.
+    pub fn open() -> Self {
+        let form = match size() {
+            Some((columns, rows)) if rows >= ROWS && columns >= 40 => Form::Live { columns, drawn: 0 },
+            Some(_) | None => Form::Lines,
+        };
+        Self { form, colours: stdout_colours() }
+    }
+
+    /// How long to pause after each piece of text: only for a person who looks on.
+    pub fn pace(&self) -> Duration {
+        if io::stdout().is_terminal() { PACE } else { Duration::ZERO }
+    }
+
+    /// Says what is about to happen.
+    pub fn introduce(&self) -> io::Result<()> {
+        let (on, off) = Tint::Dim.codes(self.colours);
+        self.write(&format!(
+            "Playhouse demo: a director and {} stagehands, each an agent with a journal of its own.\n\
+             {on}The models are scripted, offline: no key, no network. Actors, journals, tools and crashes are real.{off}\n\n",
+            SCENES.len()
+        ))
+    }
+
+    /// Draws the live tree, where there is one.
+    pub fn draw(&mut self, board: &Board, tree: &[NodeSnapshot]) -> io::Result<()> {
+        let colours = self.colours;
+        let Form::Live { columns, drawn } = &mut self.form else { return Ok(()) };
+        let lines = picture(board, tree, colours, *columns);
+        let mut text = String::new();
+        if *drawn > 0 {
+            text.push_str(&format!("\x1b[{drawn}A"));
+        }
+        for line in &lines {
+            text.push_str(line);
+            text.push_str("\x1b[K\n");
+        }
+        *drawn = lines.len();
+        self.write(&text)
+    }
+
+    /// Says what happened, where there is no live tree.
+    pub fn tell(&self, board: &Board, event: &Event) -> io::Result<()> {
+        let Form::Lines = self.form else { return Ok(()) };
+        let Some(scene) = board.scene(event) else { return Ok(()) };
+        let line = match &event.event {
+            AgentEvent::ToolExecutionEnd { summary, duration_ms, .. } => {
+                format!("{STAGEHAND} {scene:02}  • {} {duration_ms} ms", cut(&one_line(summary), 70))
+            }
+            AgentEvent::TurnEnd { turn_index: 0, .. } if scene == UNLUCKY => {
+                format!("{STAGEHAND} {scene:02}  ! its actor is made to panic")
+            }
+            AgentEvent::AgentRestarted { reason } => {
+                let messages = board.stagehand(scene).and_then(|player| player.struck_at).unwrap_or_default();
+                format!("{STAGEHAND} {scene:02}  ! {reason}: goes on from its journal with {messages} messages")
+            }
+            AgentEvent::AgentEnd { .. } => format!("{STAGEHAND} {scene:02}  done"),
+            _ => return Ok(()),
+        };
+        self.write(&format!("{line}\n"))
+    }
+
+    /// Says what was shown, once all are done.
+    pub fn conclude(&mut self, board: &Board, bill: &str) -> io::Result<()> {
+        let unlucky = board.stagehand(UNLUCKY).cloned().unwrap_or_default();
+        let (had, has) = (unlucky.struck_at.unwrap_or_default(), unlucky.messages);
+        let seconds = board.elapsed().as_secs_f64();
+        let tokens = board.usage().total();
+        self.write(&format!(
+            "\n\
+             children     {} of {} done\n\
+             tool calls   {}, real ones: bash, read_file\n\
+             restarts     {}: {STAGEHAND} {UNLUCKY:02}'s actor panicked with {had} messages in its conversation,\n\
+             \x20            was brought back by its supervisor, and ended with {has}\n\
+             playbill     {} lines for {} scenes: no effect was repeated\n\
+             tokens       {tokens}, as scripted; cost none\n\
+             time         {seconds:.1} s\n",
+            board.done(),
+            SCENES.len(),
+            board.tool_calls(),
+            board.restarts(),
+            bill.lines().count(),
+            SCENES.len(),
+        ))
+    }
+
+    /// Leaves the screen as it is, at the start of a line.
+    pub fn leave(&self) {
+        if let Form::Live { .. } = self.form {
+            // With stdout gone there is nothing to leave.
+            let _ = self.write("\n");
+        }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+}
+
+/// The tree at this moment.
+fn picture(board: &Board, tree: &[NodeSnapshot], colours: bool, columns: usize) -> Vec<String> {
+    let alive = |kind: &str| tree.iter().filter(|node| node.kind == kind).count();
+    let running = tree.iter().filter(|node| node.state == NodeState::Running).count();
+    let mut lines = vec![
+        format!("house        {} actors alive, {running} running", tree.len()),
+        format!("├─ sessions  {} writers", alive("writer")),
+        format!("├─ providers {} connection, scripted", alive("connection")),
+        "└─ stage".to_owned(),
+        format!("   └─ director     {}", state(board.director(), colours, columns.saturating_sub(19))),
+    ];
+    for (scene, player) in board.stagehands() {
+        let branch = if scene == SCENES.len() { "└─" } else { "├─" };
+        let room = columns.saturating_sub(24);
+        lines.push(format!("      {branch} {STAGEHAND} {scene:02} {}", state(player, colours, room)));
+    }
+    lines
+}
+
+/// What a player does, in `room` columns.
+fn state(player: &Player, colours: bool, room: usize) -> String {
+    let (mark, tint) = match (player.end, player.struck_at, player.restarts) {
+        (Some(End::Done), _, 0) => ("✓", Tint::Green),
+        (Some(End::Done), _, _) => ("✓ restarted:", Tint::Green),
+        (Some(End::Failed), _, _) => ("✗", Tint::Red),
+        (None, Some(_), 0) => ("✗ panicked:", Tint::Red),
+        (None, _, 1..) => ("↻ restarted:", Tint::Yellow),
+        (None, None, 0) if player.messages == 0 => ("·", Tint::Dim),
+        (None, None, 0) => ("▸", Tint::None),
+    };
+    let (on, off) = tint.codes(colours);
+    let said = cut(&one_line(&player.doing), room.saturating_sub(mark.chars().count() + 1));
+    format!("{on}{mark}{off} {said}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn the_picture_fits_its_screen_and_names_everyone() {
+        let board = Board::new(Instant::now());
+        let lines = picture(&board, &[], false, 60);
+        assert_eq!(lines.len(), SCENES.len() + 5);
+        assert!(lines.len() + 3 <= ROWS);
+        assert!(lines.iter().all(|line| line.chars().count() <= 60), "{lines:#?}");
+        assert_eq!(lines.last().unwrap(), "      └─ stagehand 12 · ");
+    }
+
+    #[test]
+    fn a_state_says_what_became_of_a_player_and_is_cut() {
+        let player = |end, struck_at, restarts, messages| Player {
+            doing: "says\n something \x1b[2J long".to_owned(),
+            end,
+            struck_at,
+            restarts,
+            messages,
+            ..Player::default()
+        };
+        assert_eq!(state(&player(None, None, 0, 1), false, 12), "▸ says some…");
+        assert_eq!(state(&player(None, Some(3), 0, 3), false, 30), "✗ panicked: says something [2…");
+        assert_eq!(state(&player(None, Some(3), 1, 3), false, 30), "↻ restarted: says something […");
+        assert_eq!(state(&player(Some(End::Done), Some(3), 1, 6), false, 30), "✓ restarted: says something […");
+    }
+}

@@ -1,0 +1,135 @@
+//! `playhouse plan`: what a planning agent has queued, and what becomes of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use playhouse::House;
+use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::config::Config;
+use playhouse::protocol::entry::PlannedChange;
+use playhouse::protocol::{Command, Op, PlanDecision, SessionId};
+use playhouse::session::StoreError;
+use serde_json::json;
+
+use crate::cli::args::RecordingArgs;
+use crate::cli::args::{PlanArgs, PlanCommand};
+use crate::cli::commands::damaged;
+use crate::cli::commands::resume::{refuse_if_not_ours, tell_damage};
+use crate::cli::exit::Exit;
+use crate::cli::house::{from_config, open_house};
+use crate::cli::terminal::ask::Asking;
+use crate::cli::terminal::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::signals::Interrupt;
+use crate::cli::terminal::text::{cut, harmless, one_line};
+use crate::cli::terminal::view::{Form, View, write_out};
+
+/// How much of an argument is shown.
+const SHOWN_LINES: usize = 40;
+const SHOWN_CHARS: usize = 4_000;
+
+/// Does what is asked with a session's plan.
+pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Exit> {
+    let (session, recordings, form) = match &args.command {
+        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), Form::Text),
+        PlanCommand::Approve { session, recordings, json, .. } => {
+            (session.clone(), recordings.clone(), Form::of(*json))
+        }
+        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), Form::Text),
+    };
+    if !folder.exists() {
+        return Err(Exit::refused(StoreError::Unknown { session }));
+    }
+    let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
+    let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
+    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, slot: None };
+    let done = carry_out(&house, &session, args.command, &mut watch).await;
+    let finished = watch.view.finish();
+    house.shutdown(Duration::ZERO).await;
+    done?;
+    finished.map_err(|error| unwritten(&error))
+}
+
+async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch: &mut Watch) -> Result<(), Exit> {
+    let agent = bring(house, session, watch).await?;
+    match what {
+        PlanCommand::Show { json, .. } => {
+            let state = agent.state().await.map_err(Exit::refused)?;
+            write_out(&shown(&state.plan, json)).map_err(|error| unwritten(&error))
+        }
+        PlanCommand::Approve { changes, .. } => {
+            let mut events = agent.subscribe_tree_with(EVENTS);
+            let input_id = new_input();
+            let decision = PlanDecision::Approve { changes: chosen(changes) };
+            let told = agent.submit(Command::new(input_id.clone(), Op::Plan { decision })).await;
+            told.map_err(|error| watch.not_taken(house, &agent, &error))?;
+            let followed = watch.follow(&agent, &input_id, &mut events).await;
+            let done = watch.verdict(followed, session);
+            if let Ok(state) = agent.state().await
+                && !state.plan.is_empty()
+            {
+                watch.view.plan(session, &state.plan);
+            }
+            done
+        }
+        PlanCommand::Reject { changes, reason, .. } => {
+            let told = agent.reject_plan(chosen(changes), reason).await;
+            told.map_err(|error| watch.not_taken(house, &agent, &error))
+        }
+    }
+}
+
+/// The session's agent, on stage and at rest.
+async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<AgentHandle, Exit> {
+    let summary = house.session(session).await.map_err(Exit::refused)?;
+    refuse_if_not_ours(&summary)?;
+    tell_damage(&summary, &mut watch.view);
+    if let Some(advice) = damaged::advice(&summary) {
+        return Err(Exit::Refused(advice));
+    }
+    if summary.status.is_unfinished() && !summary.status.has_ended() {
+        let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
+        return Err(Exit::Refused(text));
+    }
+    let agent = house.resume(session).await.map_err(Exit::refused)?;
+    match agent.state().await {
+        Ok(_) => Ok(agent),
+        Err(error) => Err(Exit::Refused(parked_reason(house, &agent, &error))),
+    }
+}
+
+/// No number means all.
+fn chosen(changes: Vec<u32>) -> Option<Vec<u32>> {
+    if changes.is_empty() { None } else { Some(changes) }
+}
+
+fn shown(plan: &[PlannedChange], json: bool) -> String {
+    if json {
+        return plan.iter().map(|planned| format!("{}\n", json!(planned))).collect();
+    }
+    if plan.is_empty() {
+        return "nothing is planned\n".to_owned();
+    }
+    plan.iter().map(one).collect()
+}
+
+/// A change with all it would do, as far as that fits a screen.
+fn one(planned: &PlannedChange) -> String {
+    let mut text = format!("{}. {}\n", planned.change, one_line(&planned.tool_name));
+    for (name, value) in planned.args.as_object().into_iter().flatten() {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = cut(harmless(&value).trim_end(), SHOWN_CHARS);
+        let lines: Vec<&str> = value.lines().collect();
+        if let [line] = lines.as_slice() {
+            text.push_str(&format!("   {}: {line}\n", one_line(name)));
+            continue;
+        }
+        text.push_str(&format!("   {}:\n", one_line(name)));
+        for line in lines.iter().take(SHOWN_LINES) {
+            text.push_str(&format!("   | {line}\n"));
+        }
+        if lines.len() > SHOWN_LINES {
+            text.push_str(&format!("   … and {} more lines\n", lines.len() - SHOWN_LINES));
+        }
+    }
+    text
+}

@@ -1,0 +1,283 @@
+//! `playhouse run`: a prompt, its answer, an exit code.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use playhouse::House;
+use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::from_config::{FromConfig, KIND};
+use playhouse::protocol::entry::{Settings, Wake};
+use playhouse::protocol::{AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId};
+use playhouse::session::SessionSummary;
+
+use crate::cli::args::{RunArgs, SharedArgs};
+use crate::cli::commands::config;
+use crate::cli::commands::damaged::{self, Accept};
+use crate::cli::commands::resume::{self, refuse_if_not_ours};
+use crate::cli::exit::Exit;
+use crate::cli::folders::{self, here, real_folder};
+use crate::cli::house::{from_config, open_house};
+use crate::cli::terminal::ask::Asking;
+use crate::cli::terminal::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::signals::Interrupt;
+use crate::cli::terminal::text::{Tint, error_line};
+use crate::cli::terminal::view::{Form, View};
+
+/// Which session to run in.
+#[derive(Clone, Debug)]
+enum Target {
+    New,
+    Named(SessionId),
+    Newest,
+}
+
+/// What the flags and the configuration ask for, checked as far as that goes without a house.
+#[derive(Debug)]
+pub struct Request {
+    prompt: String,
+    target: Target,
+    /// `None` is in memory.
+    folder: Option<PathBuf>,
+    kept: Kept,
+    asking: Asking,
+    from: FromConfig,
+    /// Whether `--accept-broken-chain` was given.
+    accept: Accept,
+    /// What `--cwd` names; `None` is the current directory, or the session's.
+    cwd: Option<PathBuf>,
+    /// `--plan` or `--no-plan`.
+    mode: Option<Mode>,
+    form: Form,
+}
+
+impl Request {
+    /// Reads the prompt and looks the settings over.
+    pub fn new(args: RunArgs, shared: &SharedArgs) -> Result<Self, Exit> {
+        let target = match (args.session, args.r#continue) {
+            (Some(session), _) => Target::Named(session),
+            (None, true) => Target::Newest,
+            (None, false) => Target::New,
+        };
+        let cwd = args.settings.cwd.as_deref().map(real_folder).transpose()?;
+        let accept = Accept::of(args.accept_broken_chain);
+        if let (Target::New, Accept::Damage) = (&target, accept) {
+            let text = "--accept-broken-chain is about a stored session: name it with --session, or use --continue";
+            return Err(Exit::Refused(text.to_owned()));
+        }
+        let project = match (&target, accept, &cwd) {
+            (Target::New, _, Some(cwd)) | (_, Accept::Damage, Some(cwd)) => Some(cwd.clone()),
+            (Target::New, _, None) | (_, Accept::Damage, None) => Some(here()?),
+            // A stored session keeps its settings, and only flags change them.
+            (Target::Named(_) | Target::Newest, Accept::Nothing, _) => None,
+        };
+        let config = config::load(shared, Some(&args.settings), project)?;
+        let durability = match &target {
+            Target::New => Some(config.durability.value),
+            Target::Named(_) | Target::Newest => config.durability.by_flag().copied(),
+        };
+        let (folder, kept) = match (&target, durability) {
+            (Target::New, Some(Durability::None)) => (None, Kept::InMemory),
+            (_, Some(Durability::None)) => {
+                let text = "a session that is kept cannot be turned to --durability none: use flush or os";
+                return Err(Exit::Refused(text.to_owned()));
+            }
+            (_, Some(Durability::Flush | Durability::Os) | None) => {
+                let (folder, kept) = folders::data_dir(&config, shared)?;
+                (Some(folder), kept)
+            }
+        };
+        let mode = match (args.plan, args.no_plan) {
+            (true, _) => Some(Mode::Plan),
+            (false, true) => Some(Mode::Act),
+            (false, false) => None,
+        };
+        let (asking, form) = (Asking::default(), Form::of(args.json));
+        let from = from_config(config, &asking, &args.recordings);
+        let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, form };
+        if matches!(request.target, Target::New) {
+            // Before stdin is read: nobody should type a prompt for nothing.
+            request.settings()?;
+        }
+        request.prompt = read_prompt(args.prompt)?;
+        Ok(request)
+    }
+
+    /// The settings of a new session.
+    fn settings(&self) -> Result<Settings, Exit> {
+        let cwd = self.cwd.clone().map_or_else(here, Ok)?;
+        let settings = self.from.settings(cwd).map_err(Exit::refused)?;
+        Ok(Settings { mode: self.mode.unwrap_or_default(), ..settings })
+    }
+
+    /// The settings of a stored session, with what flags change.
+    fn changed(&self, stored: &Settings) -> Result<Settings, Exit> {
+        let mut settings = self.from.changed(stored).map_err(Exit::refused)?;
+        settings.mode = self.mode.unwrap_or(settings.mode);
+        settings.cwd = self.cwd.clone().unwrap_or(settings.cwd);
+        Ok(settings)
+    }
+
+    async fn check(&self, settings: &Settings) -> Result<(), Exit> {
+        self.from.check(settings).await.map_err(Exit::refused)
+    }
+}
+
+fn read_prompt(given: Option<String>) -> Result<String, Exit> {
+    let prompt = match given {
+        Some(text) if text != "-" => text,
+        None if io::stdin().is_terminal() => {
+            return Err(Exit::Refused("there is no prompt: give one, or pipe it in".to_owned()));
+        }
+        Some(_) | None => {
+            let mut text = String::new();
+            io::stdin().lock().read_to_string(&mut text).map_err(|error| {
+                Exit::Refused(format!("the prompt cannot be read from stdin ({error}): it must be UTF-8 text"))
+            })?;
+            text.truncate(text.trim_end().len());
+            text
+        }
+    };
+    if prompt.trim().is_empty() {
+        return Err(Exit::Refused("the prompt is empty: say something".to_owned()));
+    }
+    Ok(prompt)
+}
+
+/// Runs the prompt, and shows what happens until it is over.
+pub async fn run(request: Request) -> Result<(), Exit> {
+    let interrupt = Interrupt::listen()?;
+    if let Target::New = request.target {
+        request.check(&request.settings()?).await?;
+    }
+    if request.folder.is_none() {
+        error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
+    }
+    let house = open_house(&request.from, request.folder.clone()).await?;
+    let view = View::new(request.form, &request.asking);
+    let mut watch = Watch { view, interrupt, kept: request.kept.clone(), slot: None };
+    let done = on_stage(&house, &request, &mut watch).await;
+    let finished = watch.view.finish();
+    house.shutdown(Duration::ZERO).await;
+    done?;
+    finished.map_err(|error| unwritten(&error))
+}
+
+async fn on_stage(house: &House, request: &Request, watch: &mut Watch) -> Result<(), Exit> {
+    let stored = match &request.target {
+        Target::New => None,
+        Target::Named(session) => Some(session.clone()),
+        Target::Newest => Some(newest(house, request).await?),
+    };
+    let (agent, mut messages) = match &stored {
+        None => {
+            let agent = request.from.agent(house, request.settings()?).map_err(Exit::refused)?;
+            (agent.spawn().await.map_err(Exit::refused)?, Vec::new())
+        }
+        Some(session) => reopen(house, session, request, watch).await?,
+    };
+    let session = agent.session_id();
+    if watch.interrupt.is_asked() {
+        return Err(Exit::Interrupted("interrupted before the prompt was sent".to_owned()));
+    }
+    let mut events = agent.subscribe_tree_with(EVENTS);
+    let input_id = new_input();
+    messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.backstage().now().wall)));
+    let prompt = Command::new(input_id.clone(), Op::prompt(messages));
+    agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
+    if let (Accept::Damage, Some(stored)) = (request.accept, &stored)
+        && *stored != session
+    {
+        house.name_successor(stored, session.clone()).await.map_err(Exit::refused)?;
+    }
+    let followed = watch.follow(&agent, &input_id, &mut events).await;
+    let done = watch.verdict(followed, &session);
+    if let Ok(state) = agent.state().await
+        && !state.plan.is_empty()
+    {
+        watch.view.plan(&session, &state.plan);
+    }
+    done
+}
+
+/// The agent of a stored session, its unfinished run finished and its settings changed as asked; for a damaged one, with
+/// what was still to be said in it.
+async fn reopen(
+    house: &House,
+    session: &SessionId,
+    request: &Request,
+    watch: &mut Watch,
+) -> Result<(AgentHandle, Vec<Arc<AgentMessage>>), Exit> {
+    let summary = house.session(session).await.map_err(Exit::refused)?;
+    refuse_if_not_ours(&summary)?;
+    if let Some(kind) = summary.kind.as_ref().filter(|kind| *kind != KIND) {
+        let text = format!("session `{session}` is of the kind `{kind}`: go on with it in the program that made it");
+        return Err(Exit::Refused(text));
+    }
+    match (damaged::advice(&summary), request.accept) {
+        (None, _) => resume::tell_damage(&summary, &mut watch.view),
+        (Some(_), Accept::Damage) => {
+            resume::tell_damage(&summary, &mut watch.view);
+            let settings = request.settings()?;
+            request.check(&settings).await?;
+            return damaged::go_on(house, session, settings, &request.from, &mut watch.view).await;
+        }
+        (Some(advice), Accept::Nothing) => return Err(Exit::Refused(advice)),
+    }
+    let stored = house.opened(session).await.map_err(Exit::refused)?.settings;
+    let wanted = request.changed(&stored)?;
+    request.check(&wanted).await?;
+    if summary.status.is_unfinished() && !summary.status.has_ended() {
+        match resume::finish(house, &summary, watch, Wake::Asked).await {
+            // However that run ended, it is over now.
+            Ok(()) => {}
+            Err(Exit::Failed(text) | Exit::Limit(text)) => watch.view.note(Tint::Red, &format!("! {text}")),
+            Err(exit @ (Exit::Refused(_) | Exit::Interrupted(_) | Exit::HungUp | Exit::Told(_))) => return Err(exit),
+        }
+    }
+    if wanted != *stored {
+        let agent = match house.get(&agent_of(&summary)?) {
+            Some(agent) => agent,
+            None => {
+                let agent = request.from.agent(house, wanted.clone()).map_err(Exit::refused)?;
+                let agent = agent.id(agent_of(&summary)?).session(session.clone());
+                agent.open().await.map_err(Exit::refused)?
+            }
+        };
+        if let Err(error) = agent.configure(wanted).await {
+            return Err(Exit::Refused(parked_reason(house, &agent, &error)));
+        }
+        // Tools and model are an agent's from its start: it starts again with the new ones.
+        house.dismiss(agent.id()).await;
+    }
+    let agent = house.resume(session).await.map_err(Exit::refused)?;
+    match agent.state().await {
+        Ok(_) => Ok((agent, Vec::new())),
+        Err(error) => Err(Exit::Refused(parked_reason(house, &agent, &error))),
+    }
+}
+
+fn agent_of(summary: &SessionSummary) -> Result<AgentId, Exit> {
+    summary.agent_id.clone().ok_or_else(|| {
+        let session = &summary.session_id;
+        Exit::Refused(format!("the journal of session `{session}` has lost its first entry; start a new session"))
+    })
+}
+
+/// The newest session of the directory.
+async fn newest(house: &House, request: &Request) -> Result<SessionId, Exit> {
+    let cwd = match &request.cwd {
+        Some(cwd) => cwd.clone(),
+        None => here()?,
+    };
+    let sessions = house.sessions().await.map_err(Exit::refused)?;
+    let is_one = |session: &&SessionSummary| {
+        session.parent.is_none() && session.kind.as_deref() == Some(KIND) && session.cwd.as_deref() == Some(&*cwd)
+    };
+    let found = sessions.iter().find(is_one).map(|session| session.session_id.clone());
+    found.ok_or_else(|| {
+        let cwd = cwd.display();
+        Exit::Refused(format!("there is no session of {cwd} to continue: start one without --continue"))
+    })
+}

@@ -1,0 +1,338 @@
+//! Asking a person on the terminal before a tool runs.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use playhouse::agent::{Approvals, PermissionRequest, Turns};
+use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId, Question};
+use serde_json::Value;
+use tokio::sync::{Mutex, mpsc, watch};
+
+use crate::cli::terminal::text::spelled_out;
+
+/// How long a question waits for what comes before it on the screen.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// What a question and the rest of the screen know of each other. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Asking {
+    open: Arc<AtomicBool>,
+    due: Arc<watch::Sender<Vec<PermissionId>>>,
+}
+
+impl Asking {
+    /// Whether a question is on the screen.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    /// Everything that comes before this question is on the screen.
+    pub fn is_due(&self, question: &PermissionId) {
+        self.due.send_modify(|due| due.push(question.clone()));
+    }
+
+    async fn until_due(&self, question: &PermissionId) {
+        let mut due = self.due.subscribe();
+        // Late is better than never.
+        let _ = tokio::time::timeout(CATCH_UP, due.wait_for(|due| due.contains(question))).await;
+    }
+}
+
+/// Whether there is a terminal to ask on.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Who answers the questions of agents and those of their sub-agents: the person at the terminal, or nobody when there is
+/// none. An agent's question comes after what it said; of what sub-agents say nothing is shown.
+pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
+    if !can_ask() {
+        return (Approvals::Nobody, Approvals::Nobody);
+    }
+    let terminal = Arc::new(Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone()));
+    let (later, asking, turns) = (terminal.clone(), asking.clone(), Turns::default());
+    let agents = Approvals::in_turn(&turns, move |request| {
+        let (terminal, asking) = (later.clone(), asking.clone());
+        async move {
+            asking.until_due(&request.permission_id).await;
+            terminal.decide(&request).await
+        }
+    });
+    let sub_agents = Approvals::in_turn(&turns, move |request| {
+        let terminal = terminal.clone();
+        async move { terminal.decide(&request).await }
+    });
+    (agents, sub_agents)
+}
+
+/// Questions to one person, one at a time.
+pub struct Questions {
+    state: Mutex<State>,
+    asking: Asking,
+}
+
+struct State {
+    /// Read from the first question on, by a thread of its own: a read of a terminal cannot be called off.
+    input: Option<(Box<dyn BufRead + Send>, mpsc::Sender<String>)>,
+    lines: mpsc::Receiver<String>,
+    output: Box<dyn Write + Send>,
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Questions").field("asking", &self.asking).finish_non_exhaustive()
+    }
+}
+
+impl Questions {
+    fn new(input: impl BufRead + Send + 'static, output: impl Write + Send + 'static, asking: Asking) -> Self {
+        let (sender, lines) = mpsc::channel(1);
+        let state = State { input: Some((Box::new(input), sender)), lines, output: Box::new(output) };
+        Self { state: Mutex::new(state), asking }
+    }
+
+    async fn decide(&self, request: &PermissionRequest) -> PermissionDecision {
+        let mut state = self.state.lock().await;
+        // What was typed before the question is no answer to it.
+        forget_typed();
+        state.start_reading();
+        let State { lines, output, .. } = &mut *state;
+        while lines.try_recv().is_ok() {}
+        let mut open = Open::new(&self.asking, output);
+        // A person who cannot see the question cannot say yes.
+        let answer = match open.ask(&question(request)) {
+            Ok(()) => lines.recv().await,
+            Err(_) => None,
+        };
+        open.is_answered = answer.is_some();
+        match answer {
+            Some(answer) => decision(answer.trim(), request.question.offer),
+            None => PermissionDecision::Deny { reason: "the user could not be asked".to_owned() },
+        }
+    }
+}
+
+impl State {
+    fn start_reading(&mut self) {
+        let Some((mut input, sender)) = self.input.take() else { return };
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while input.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                if sender.blocking_send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// Throws away what a terminal has and nobody has read.
+fn forget_typed() {
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        // Where it fails, what is read is thrown away all the same.
+        let _ = rustix::termios::tcflush(&stdin, rustix::termios::QueueSelector::IFlush);
+    }
+}
+
+/// A question on the screen, until it is answered or called off.
+struct Open<'a> {
+    asking: &'a Asking,
+    output: &'a mut Box<dyn Write + Send>,
+    is_answered: bool,
+}
+
+impl<'a> Open<'a> {
+    fn new(asking: &'a Asking, output: &'a mut Box<dyn Write + Send>) -> Self {
+        asking.open.store(true, Ordering::SeqCst);
+        Self { asking, output, is_answered: false }
+    }
+
+    /// Takes the place of the progress line.
+    fn ask(&mut self, question: &str) -> io::Result<()> {
+        write!(self.output, "\r\x1b[K{question}")?;
+        self.output.flush()
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            // Nobody pressed enter; what comes next needs a line of its own.
+            let _ = writeln!(self.output);
+        }
+        self.asking.open.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The question, with everything that will be run and nothing that could hide it, and the answers there are.
+fn question(request: &PermissionRequest) -> String {
+    let what = match request.args.get("command").and_then(Value::as_str) {
+        Some(command) => command.to_owned(),
+        None => short(&request.args).to_string(),
+    };
+    let danger = match request.question.level {
+        Level::Dangerous | Level::Forbidden => " (dangerous)",
+        Level::None | Level::ReadOnly | Level::Write | Level::Execute => "",
+    };
+    let keys = match request.question.offer {
+        GrantScope::Once => "y/N",
+        GrantScope::Session => "y/s/N",
+        GrantScope::Always => "y/s/a/N",
+    };
+    let Question { reason, rules, .. } = &request.question;
+    let why = if reason.is_empty() { String::new() } else { format!(" ({})", spelled_out(reason)) };
+    let lasting = if rules.is_empty() { String::new() } else { format!(" s, a: {}", spelled_out(&rules.join(", "))) };
+    format!("Allow {}{danger}: {}?{why}{lasting} [{keys}] ", spelled_out(&request.tool_name), spelled_out(&what))
+}
+
+/// How much of each argument a question shows.
+const SHOWN: usize = 200;
+
+/// The arguments, long ones cut and said to be.
+fn short(args: &Value) -> Value {
+    let Some(fields) = args.as_object() else { return args.clone() };
+    let cut = |value: &Value| match value.as_str() {
+        Some(text) if text.chars().count() > SHOWN => {
+            let head: String = text.chars().take(SHOWN).collect();
+            Value::String(format!("{head}… ({} characters)", text.chars().count()))
+        }
+        Some(_) | None => value.clone(),
+    };
+    Value::Object(fields.iter().map(|(name, value)| (name.clone(), cut(value))).collect())
+}
+
+/// What an answer means: `y` once, `s` for the session, `a` always, anything else is a no. What follows an `n` is told
+/// to the model as the reason. A yes for longer than is offered is a yes for as long as is.
+fn decision(answer: &str, offer: GrantScope) -> PermissionDecision {
+    let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((answer, ""));
+    let asked = match (word.to_lowercase().as_str(), rest.trim()) {
+        ("y" | "yes", "") => GrantScope::Once,
+        ("s" | "session", "") => GrantScope::Session,
+        ("a" | "always", "") => GrantScope::Always,
+        ("n" | "no", reason) if !reason.is_empty() => {
+            return PermissionDecision::Deny { reason: format!("the user said no: {reason}") };
+        }
+        _ => return PermissionDecision::Deny { reason: "the user said no".to_owned() },
+    };
+    match asked.min(offer) {
+        GrantScope::Once => PermissionDecision::Allow,
+        GrantScope::Session => PermissionDecision::AllowSession,
+        GrantScope::Always => PermissionDecision::AllowAlways,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::io::{PipeReader, PipeWriter, Read};
+
+    fn request(args: Value) -> PermissionRequest {
+        PermissionRequest {
+            permission_id: "p".into(),
+            tool_call_id: "c".into(),
+            tool_name: "bash".to_owned(),
+            args: Arc::new(args),
+            question: Question { offer: GrantScope::Always, ..Question::default() },
+        }
+    }
+
+    struct Person {
+        screen: PipeReader,
+        keys: Option<PipeWriter>,
+    }
+
+    impl Person {
+        fn sit_down() -> (Self, Arc<Questions>) {
+            let (stdin, keys) = io::pipe().unwrap();
+            let (screen, stderr) = io::pipe().unwrap();
+            let questions = Questions::new(BufReader::new(stdin), stderr, Asking::default());
+            (Self { screen, keys: Some(keys) }, Arc::new(questions))
+        }
+
+        /// Reads until the question is there.
+        fn reads(&mut self) -> String {
+            let mut seen = Vec::new();
+            let mut byte = [0];
+            while !seen.ends_with(b"/N] ") && self.screen.read(&mut byte).unwrap() > 0 {
+                seen.push(byte[0]);
+            }
+            String::from_utf8(seen).unwrap()
+        }
+
+        fn closes_the_line(&mut self) {
+            let mut byte = [0];
+            self.screen.read_exact(&mut byte).unwrap();
+            assert_eq!(&byte, b"\n");
+        }
+
+        fn types(&mut self, text: &str) {
+            self.keys.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        }
+    }
+
+    async fn answered(person: &mut Person, questions: &Arc<Questions>, answer: &str) -> PermissionDecision {
+        let asked = questions.clone();
+        let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls\nrm x"}))).await });
+        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/s/a/N] ");
+        person.types(answer);
+        decision.await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn only_a_yes_is_a_yes() {
+        let (mut person, questions) = Person::sit_down();
+        let no = PermissionDecision::Deny { reason: "the user said no".to_owned() };
+        assert_eq!(answered(&mut person, &questions, "y\n").await, PermissionDecision::Allow);
+        assert_eq!(answered(&mut person, &questions, "n\n").await, no);
+        assert_eq!(answered(&mut person, &questions, "\n").await, no);
+        assert_eq!(answered(&mut person, &questions, "yep\n").await, no);
+        assert_eq!(answered(&mut person, &questions, " yes \n").await, PermissionDecision::Allow);
+        assert_eq!(answered(&mut person, &questions, "s\n").await, PermissionDecision::AllowSession);
+        assert_eq!(answered(&mut person, &questions, "A\n").await, PermissionDecision::AllowAlways);
+        let because = PermissionDecision::Deny { reason: "the user said no: use git mv".to_owned() };
+        assert_eq!(answered(&mut person, &questions, "n use git mv\n").await, because);
+        assert_eq!(answered(&mut person, &questions, "y please\n").await, no);
+    }
+
+    #[test]
+    fn a_yes_holds_no_longer_than_is_offered_and_long_arguments_are_cut() {
+        assert_eq!(decision("a", GrantScope::Once), PermissionDecision::Allow);
+        assert_eq!(decision("a", GrantScope::Session), PermissionDecision::AllowSession);
+        assert_eq!(decision("s", GrantScope::Always), PermissionDecision::AllowSession);
+        let mut long = request(json!({"path": "a", "content": "x".repeat(300)}));
+        long.question = Question { offer: GrantScope::Session, level: Level::Dangerous, ..Question::default() };
+        let lasting =
+            Question { reason: "run a command".into(), rules: vec!["bash(ls)".into()], ..Question::default() };
+        let asked = question(&PermissionRequest { question: lasting, ..request(json!({"command": "ls"})) });
+        assert_eq!(asked, "Allow bash: ls? (run a command) s, a: bash(ls) [y/N] ");
+        let shown = question(&long);
+        assert!(shown.contains("(300 characters)") && shown.chars().count() < 320, "{shown}");
+        assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/N] "), "{shown}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_question_called_off_leaves_the_next_one_its_answer() {
+        let (mut person, questions) = Person::sit_down();
+        let asked = questions.clone();
+        let first = tokio::spawn(async move { asked.decide(&request(json!({"command": "a"}))).await });
+        person.reads();
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        assert!(!questions.asking.is_open());
+        person.closes_the_line();
+        assert_eq!(answered(&mut person, &questions, "y\n").await, PermissionDecision::Allow);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_terminal_that_is_gone_says_no() {
+        let (mut person, questions) = Person::sit_down();
+        person.keys = None;
+        let decided = tokio::time::timeout(Duration::from_secs(30), questions.decide(&request(json!({})))).await;
+        assert_eq!(decided.unwrap(), PermissionDecision::Deny { reason: "the user could not be asked".to_owned() });
+    }
+}
