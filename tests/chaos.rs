@@ -15,8 +15,9 @@ use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
 use playhouse::agent::testing::{AgentMsg, mailboxes};
 use playhouse::agent::{ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
+use playhouse::protocol::EntryBody;
 use playhouse::provider::ConnectionMsg;
-use playhouse::session::WriterMsg;
+use playhouse::session::{Note, WriterMsg};
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
 use playhouse::tools::ExecutorMsg;
 use ractor::{ActorCell, ActorRef};
@@ -101,6 +102,14 @@ fn tonight((kind, message, _): Blow) -> Tonight {
             Some(|play| {
                 let session = playhouse::agent::new_session_id();
                 tell(&writer(play), WriterMsg::Remove { session, reply: nobody() });
+            }),
+        ),
+        ("writer", "Note") => (
+            None,
+            Some(|play| {
+                let session = playhouse::agent::new_session_id();
+                let note = Note { body: EntryBody::Parked { reason: String::new() }, at: 0 };
+                tell(&writer(play), WriterMsg::Note { session, note, reply: nobody() });
             }),
         ),
         ("writer", "Settle") => (None, Some(|play| tell(&writer(play), WriterMsg::Settle { reply: nobody() }))),
