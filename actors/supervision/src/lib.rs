@@ -23,14 +23,7 @@
 //!   instead: down, listed, shown in the tree with the reason, started again by `Resume` with a fresh budget.
 //! - *Leave*: the child is forgotten; its id is free.
 //!
-//! | strategy | on *restart* also restarted | on *park* also parked |
-//! |---|---|---|
-//! | [`Strategy::OneForOne`] | nobody | nobody |
-//! | [`Strategy::OneForAll`] | all siblings | all siblings; resumed together |
-//! | [`Strategy::RestForOne`] | those added after it | those added after it; resumed together |
-//!
-//! Siblings are ended in reverse order and started in order; a temporary sibling that is ended is left. Only the
-//! child that failed pays from its budget.
+//! A child is restarted and parked alone: nobody else pays for its exits.
 //!
 //! # Shutdown
 //!
@@ -62,8 +55,6 @@ pub use directory::{Absent, Directory};
 pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, Ledger, Restart, RestartBudget};
 pub use selftest::{PanicAborts, unwinding};
-pub use supervisor::{
-    Census, Ending, Notice, NoticeFn, Strategy, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
-};
+pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
 pub use threads::{NoResult, ThreadPermit, Threads};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};
