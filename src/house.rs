@@ -31,7 +31,7 @@ use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, Sessio
 use playhouse_provider::Recorder;
 use playhouse_session::{FileStore, MemoryStore, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
-    ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
+    ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
 use ractor::{Actor, ActorRef};
 use tokio::sync::watch;
@@ -426,7 +426,7 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
     ChildSpec {
         id: life.address.clone(),
         kind: "agent",
-        restart: Restart::Permanent,
+        restart: RestartPolicy::Permanent,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Stop(STOP),
         start: start_fn(move |above| {

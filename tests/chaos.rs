@@ -16,7 +16,7 @@ use play::{Disturb, Play, Tonight};
 use playhouse::agent::{AgentMsg, ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
 use playhouse::provider::ConnectionMsg;
 use playhouse::session::WriterMsg;
-use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
+use playhouse::supervision::{ChildSpec, RestartBudget, RestartPolicy, Shutdown, SupervisorMsg, chaos, start_fn};
 use playhouse::tools::ExecutorMsg;
 use ractor::{ActorCell, ActorRef};
 
@@ -214,7 +214,7 @@ fn ask_sessions(play: &Play) {
     let spec = ChildSpec {
         id: "extra".into(),
         kind: "extra",
-        restart: Restart::Temporary,
+        restart: RestartPolicy::Temporary,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Kill,
         start: start_fn(|_| async { Err("it is never started".to_owned()) }),

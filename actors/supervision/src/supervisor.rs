@@ -1,7 +1,7 @@
 //! The supervisor: a generic actor that keeps its children alive.
 //!
 //! - **Supervised by** another supervisor, or nobody (the root).
-//! - **Owns** its children: their specs, their restart ledgers, their places in the tree, the timers and tasks
+//! - **Owns** its children: their specs, their restarts so far, their places in the tree, the timers and tasks
 //!   that start and end them (all aborted when it is dropped).
 //! - **Takes** [`SupervisorMsg`]; exits of children come by ractor's supervision events. No handler waits: starts,
 //!   ends and pauses are tasks that report back with a token, and a report with an old token is dropped.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 
 use crate::child::{ChildSpec, Ended, Shutdown, finish, start_fn, unasked};
-use crate::restart::{Exit, Restart, RestartBudget};
+use crate::restart::{Exit, RestartBudget, RestartPolicy};
 use crate::tree::Tree;
 use state::State;
 
@@ -250,7 +250,7 @@ impl Supervisor {
         ChildSpec {
             id: args.id.clone(),
             kind: "supervisor",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown,
             start: start_fn(move |above| {

@@ -25,7 +25,7 @@ async fn chaos(seed: u64) {
     let flaky = Arc::new(AtomicUsize::new(0));
     let one = |n: usize, dice: &mut fastrand::Rng| {
         let (id, log, flaky) = (format!("w{n}"), stand.log.clone(), flaky.clone());
-        let restart = [Restart::Permanent, Restart::Transient, Restart::Temporary][dice.usize(0..3)];
+        let restart = [RestartPolicy::Permanent, RestartPolicy::Transient, RestartPolicy::Temporary][dice.usize(0..3)];
         let shutdown = [Shutdown::Kill, Shutdown::Stop(DEADLINE), Shutdown::Drain(DEADLINE)][dice.usize(0..3)];
         let start = start_fn({
             let id = id.clone();

@@ -56,14 +56,14 @@ impl End {
 #[tokio::test]
 async fn every_policy_meets_every_exit_as_the_table_says() {
     let mut stand = Stand::one_by_one().await;
-    for policy in [Restart::Permanent, Restart::Transient, Restart::Temporary] {
+    for policy in [RestartPolicy::Permanent, RestartPolicy::Transient, RestartPolicy::Temporary] {
         for end in End::ALL {
             let id = format!("{policy:?}/{end:?}");
             let child = stand.start(ChildSpec { restart: policy, ..worker(&id, &Log::default()) }).await;
             end.of(&child, &stand.of, &id).await;
             let comes_back = match (policy, end) {
-                (_, End::Asked) | (Restart::Temporary, _) | (Restart::Transient, End::Finish) => false,
-                (Restart::Permanent | Restart::Transient, _) => true,
+                (_, End::Asked) | (RestartPolicy::Temporary, _) | (RestartPolicy::Transient, End::Finish) => false,
+                (RestartPolicy::Permanent | RestartPolicy::Transient, _) => true,
             };
             let (seen, id_) = (stand.notice().await, id.as_str().into());
             if comes_back {
@@ -185,7 +185,7 @@ async fn a_start_that_fails_or_panics_is_a_crash() {
     let again = soon(Supervisor::resume(&stand.of, "hopeless")).await.unwrap_err();
     assert_eq!(again, SupervisorError::StartFailed { id: "hopeless".into(), reason: "no".into() });
 
-    let once = ChildSpec { id: "once".into(), restart: Restart::Temporary, ..hopeless };
+    let once = ChildSpec { id: "once".into(), restart: RestartPolicy::Temporary, ..hopeless };
     soon(Supervisor::start(&stand.of, once)).await.unwrap_err();
     loop {
         if stand.notice().await == (Notice::Ended { id: "once".into() }) {
@@ -441,7 +441,7 @@ async fn an_exit_that_overtakes_its_start_is_not_lost() {
     let well = Arc::new(AtomicUsize::new(0));
     for round in 0..500 {
         let id = format!("f{round}");
-        let spec = ChildSpec { restart: Restart::Temporary, ..fragile(&id, &well) };
+        let spec = ChildSpec { restart: RestartPolicy::Temporary, ..fragile(&id, &well) };
         soon(Supervisor::start(&stand.of, spec)).await.unwrap();
         let id: Arc<str> = id.into();
         assert_eq!(stand.notices(2).await, [Notice::Started { id: id.clone() }, Notice::Ended { id }]);

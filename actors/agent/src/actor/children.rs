@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use playhouse_protocol::entry::SpawnRef;
 use playhouse_protocol::{AgentMessage, Durability, InputId, SessionId, ToolCallId, ToolError, ToolResult};
-use playhouse_supervision::{Decision, Exit, Ledger, NodeState, Restart, RestartBudget, TreeNode};
+use playhouse_supervision::{Decision, Exit, NodeState, RestartBudget, RestartHistory, RestartPolicy, TreeNode};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ use crate::task::Task;
 pub(super) struct Child {
     life: Arc<Life>,
     actor: Option<ActorRef<AgentMsg>>,
-    ledger: Ledger,
+    history: RestartHistory,
     restarts: u64,
     node: TreeNode,
     started: Instant,
@@ -85,7 +85,7 @@ impl State {
         let mut child = Child {
             life,
             actor: None,
-            ledger: Ledger::default(),
+            history: RestartHistory::default(),
             restarts: 0,
             node,
             started: Instant::now(),
@@ -136,8 +136,8 @@ impl State {
         let Some((call, child)) = found else { return };
         let call = call.clone();
         child.actor = None;
-        let (policy, budget) = (Restart::Permanent, RestartBudget::default());
-        match child.ledger.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
+        let (policy, budget) = (RestartPolicy::Permanent, RestartBudget::default());
+        match child.history.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
             Decision::Restart { after } => {
                 child.restarts += 1;
                 child.node.set_state(NodeState::Restarting);

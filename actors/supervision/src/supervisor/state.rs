@@ -16,7 +16,7 @@ use super::{
     SupervisorMsg, answer,
 };
 use crate::child::{ChildSpec, Ended, Task, end};
-use crate::restart::{Decision, Exit, Ledger};
+use crate::restart::{Decision, Exit, RestartHistory};
 use crate::tree::{NodeState, Tree, TreeNode};
 
 /// Everything a supervisor owns.
@@ -51,7 +51,7 @@ pub(super) struct Child {
     pub(super) node: TreeNode,
     pub(super) phase: Phase,
     /// Most children never need one.
-    ledger: Option<Box<Ledger>>,
+    history: Option<Box<RestartHistory>>,
     restarts: u64,
     /// Why it is being started again; `None` the first time.
     cause: Option<Box<str>>,
@@ -127,7 +127,7 @@ impl State {
             spec,
             node,
             phase: Phase::Down,
-            ledger: None,
+            history: None,
             restarts: 0,
             cause: None,
             asked: asked.map(Box::new),
@@ -161,7 +161,7 @@ impl State {
             return answer(reply, Err(SupervisorError::NotParked { id: id.to_owned() }));
         };
         child.asked = Some(Box::new(reply));
-        child.ledger = None;
+        child.history = None;
         child.cause = Some("resumed".into());
         self.begin(id);
     }
@@ -281,8 +281,8 @@ impl State {
         let (now, roll) = (self.since.elapsed(), fastrand::f64());
         let Some(child) = self.children.get_mut(id) else { return };
         child.phase = Phase::Down;
-        let ledger = child.ledger.get_or_insert_default();
-        match ledger.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
+        let history = child.history.get_or_insert_default();
+        match history.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
             Decision::Leave => self.forget(id),
             Decision::Restart { after } => {
                 child.cause = Some(exit.to_string().into());

@@ -96,7 +96,7 @@ pub fn spec(id: &str, start: StartFn) -> ChildSpec {
     ChildSpec {
         id: id.into(),
         kind: "worker",
-        restart: Restart::Permanent,
+        restart: RestartPolicy::Permanent,
         budget: budget(5),
         shutdown: Shutdown::Stop(DEADLINE),
         start,
