@@ -31,7 +31,7 @@ use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, Sessio
 use playhouse_provider::Recorder;
 use playhouse_session::{SessionSummary, Store, StoreError};
 use playhouse_supervision::{
-    ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
+    ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
 use ractor::ActorRef;
 use tokio::sync::watch;
@@ -414,7 +414,7 @@ fn agent_spec(life: &Arc<Life>) -> ChildSpec {
         id: life.address.clone(),
         kind: "agent",
         // It ends by itself when someone else owns its session.
-        restart: Restart::Transient,
+        restart: RestartPolicy::Transient,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Stop(STOP),
         start: start_fn(move |above| {

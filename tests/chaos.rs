@@ -18,7 +18,7 @@ use playhouse::agent::{ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
 use playhouse::protocol::EntryBody;
 use playhouse::provider::ConnectionMsg;
 use playhouse::session::{Note, WriterMsg};
-use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
+use playhouse::supervision::{ChildSpec, RestartBudget, RestartPolicy, Shutdown, SupervisorMsg, chaos, start_fn};
 use playhouse::tools::ExecutorMsg;
 use ractor::{ActorCell, ActorRef};
 
@@ -224,7 +224,7 @@ fn ask_sessions(play: &Play) {
     let spec = ChildSpec {
         id: "extra".into(),
         kind: "extra",
-        restart: Restart::Temporary,
+        restart: RestartPolicy::Temporary,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Kill,
         start: start_fn(|_| async { Err("it is never started".to_owned()) }),

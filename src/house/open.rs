@@ -19,7 +19,7 @@ use playhouse_provider::{
 };
 use playhouse_session::{FileOptions, FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
 use playhouse_supervision::{
-    ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, Restart, RestartBudget, Shutdown, Supervisor,
+    ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, RestartBudget, RestartPolicy, Shutdown, Supervisor,
     SupervisorArgs, Threads, Tree, start_fn, unwinding,
 };
 use playhouse_tools::policy::Rules;
@@ -315,7 +315,7 @@ fn enlist_writers(writers: &Roster, backstage: &Arc<Backstage>, store: &Arc<dyn 
         let spec = ChildSpec {
             id: id.clone(),
             kind: "writer",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown: Shutdown::Drain(WRITE_OUT),
             start: start_fn(move |above| {
@@ -341,7 +341,7 @@ fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> Ch
     ChildSpec {
         id: APPROVALS.into(),
         kind: APPROVALS,
-        restart: Restart::Permanent,
+        restart: RestartPolicy::Permanent,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Drain(WRITE_OUT),
         start: start_fn(move |above| {

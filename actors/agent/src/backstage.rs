@@ -13,7 +13,7 @@ use playhouse_provider::{
     connection_key, provider_for,
 };
 use playhouse_session::{Reader, WriterMsg, shard};
-use playhouse_supervision::{ChildSpec, Directory, Restart, RestartBudget, Shutdown, Threads, Tree, start_fn};
+use playhouse_supervision::{ChildSpec, Directory, RestartBudget, RestartPolicy, Shutdown, Threads, Tree, start_fn};
 use playhouse_tools::policy::LiveRules;
 use playhouse_tools::{Outputs, SandboxRules, ToolRuntime};
 use ractor::Actor;
@@ -308,7 +308,7 @@ impl Backstage {
         ChildSpec {
             id,
             kind: "connection",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown: Shutdown::Kill,
             start: start_fn(move |above| {

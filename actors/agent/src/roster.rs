@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use playhouse_supervision::{
-    ChildSpec, Directory, Ending, NoticeFn, Restart, RestartBudget, Shutdown, Supervisor, SupervisorArgs,
+    ChildSpec, Directory, Ending, NoticeFn, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorArgs,
     SupervisorError, SupervisorMsg, Tree, start_fn,
 };
 use ractor::Actor;
@@ -34,7 +34,7 @@ impl Roster {
         ChildSpec {
             id: self.id.clone(),
             kind: "supervisor",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown,
             start: start_fn(move |above| {

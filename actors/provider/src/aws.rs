@@ -18,11 +18,11 @@ pub(crate) mod test_server;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use playhouse_protocol::{ProviderError, Secret, Vault};
+use playhouse_protocol::{ProviderError, Secret, Vault, lock};
 use serde::Deserialize;
 
 use self::chain::Chain;
@@ -226,7 +226,7 @@ impl AwsCredentials {
         if let Some(token) = &keys.session_token {
             self.vault.learn("AWS_SESSION_TOKEN", token);
         }
-        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut secrets = lock(&self.secrets);
         for secret in std::iter::once(&keys.secret).chain(&keys.session_token) {
             if !secrets.contains(secret) {
                 secrets.push(secret.clone());
@@ -256,7 +256,7 @@ impl Credentials for AwsCredentials {
     }
 
     fn redact(&self, text: String) -> String {
-        let secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = lock(&self.secrets);
         secrets.iter().fold(text, redacted)
     }
 }

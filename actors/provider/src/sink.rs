@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use futures::future::BoxFuture;
-use playhouse_protocol::{CallId, CallReport, Credit, StreamDelta, StreamEvent};
+use playhouse_protocol::{CallId, CallReport, Credit, StreamDelta, StreamEvent, lock};
 use ractor::DerivedActorRef;
 
 /// Takes a response's events and sends them on as [`CallReport::Delta`] batches. Clones share one stream.
@@ -72,19 +72,19 @@ impl StreamSink {
 
     /// The same sink, which calls `tell` when the response begins. It must not block.
     pub fn on_start(self, tell: impl FnOnce() + Send + 'static) -> Self {
-        *self.0.on_start.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(tell));
+        *lock(&self.0.on_start) = Some(Box::new(tell));
         self
     }
 
     /// Leaves something to be done after the response, which is whole, has been told: until then its request counts as
     /// one that is under way. It must end by itself, and soon.
     pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
-        *self.0.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(rest));
+        *lock(&self.0.rest) = Some(Box::pin(rest));
     }
 
     /// What was left.
     pub(crate) fn rest(&self) -> Option<BoxFuture<'static, ()>> {
-        self.0.rest.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.0.rest).take()
     }
 
     /// Takes an event and sends it on, or as soon as its predecessors have been taken. Never waits.
@@ -104,7 +104,7 @@ impl StreamSink {
                 return;
             }
             StreamEvent::Start => {
-                let tell = self.0.on_start.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let tell = lock(&self.0.on_start).take();
                 if let Some(tell) = tell {
                     tell();
                 }
@@ -150,7 +150,7 @@ impl StreamSink {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 
     fn send(&self, deltas: Vec<StreamDelta>, credit: Credit) {

@@ -12,8 +12,9 @@ pub use armed::{arm, disarm, is_armed, seen, strike};
 
 #[cfg(feature = "fail-points")]
 mod armed {
+    use playhouse_protocol::lock;
     use std::collections::BTreeSet;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{Mutex, MutexGuard};
 
     #[derive(Default)]
     struct Plan {
@@ -27,7 +28,7 @@ mod armed {
     static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
     fn plan() -> MutexGuard<'static, Option<Plan>> {
-        PLAN.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&PLAN)
     }
 
     /// Makes the next actor of this kind panic at a message of this name, after sparing `spare` of them.

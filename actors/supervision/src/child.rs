@@ -10,7 +10,7 @@ use ractor::ActorCell;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::restart::{Exit, Restart, RestartBudget};
+use crate::restart::{Exit, RestartBudget, RestartPolicy};
 
 /// How long a killed actor may take to be gone before it is given up.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub struct ChildSpec {
     /// The kind of actor, for the tree.
     pub kind: &'static str,
     /// Which exits it comes back from.
-    pub restart: Restart,
+    pub restart: RestartPolicy,
     /// How often.
     pub budget: RestartBudget,
     /// How it is ended.

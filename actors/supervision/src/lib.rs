@@ -15,22 +15,15 @@
 //! | | finished ([`finish`]) | asked for (`Stop`, `Shutdown`) | failed: panic, error, start error, a stop nobody asked the supervisor for | killed, unasked |
 //! |---|---|---|---|---|
 //! | exit | [`Exit::Normal`] | [`Exit::Intended`] | [`Exit::Failed`] | [`Exit::Killed`] |
-//! | [`Restart::Permanent`] | restart | leave | restart | restart |
-//! | [`Restart::Transient`] | leave | leave | restart | restart |
-//! | [`Restart::Temporary`] | leave | leave | leave | leave |
+//! | [`RestartPolicy::Permanent`] | restart | leave | restart | restart |
+//! | [`RestartPolicy::Transient`] | leave | leave | restart | restart |
+//! | [`RestartPolicy::Temporary`] | leave | leave | leave | leave |
 //!
 //! - *Restart*: after a pause that doubles, with jitter; when the [`RestartBudget`] is spent the child is *parked*
 //!   instead: down, listed, shown in the tree with the reason, started again by `Resume` with a fresh budget.
 //! - *Leave*: the child is forgotten; its id is free.
 //!
-//! | strategy | on *restart* also restarted | on *park* also parked |
-//! |---|---|---|
-//! | [`Strategy::OneForOne`] | nobody | nobody |
-//! | [`Strategy::OneForAll`] | all siblings | all siblings; resumed together |
-//! | [`Strategy::RestForOne`] | those added after it | those added after it; resumed together |
-//!
-//! Siblings are ended in reverse order and started in order; a temporary sibling that is ended is left. Only the
-//! child that failed pays from its budget.
+//! A child is restarted and parked alone: nobody else pays for its exits.
 //!
 //! # Shutdown
 //!
@@ -60,10 +53,8 @@ pub use admission::{Admission, Busy, Permit};
 pub use child::{ChildSpec, Shutdown, StartFn, finish, start_fn};
 pub use directory::{Absent, Directory};
 pub use lru::Lru;
-pub use restart::{Backoff, Decision, Exit, Ledger, Restart, RestartBudget};
+pub use restart::{Backoff, Decision, Exit, RestartBudget, RestartHistory, RestartPolicy};
 pub use selftest::{PanicAborts, unwinding};
-pub use supervisor::{
-    Census, Ending, Notice, NoticeFn, Strategy, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
-};
+pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
 pub use threads::{NoResult, ThreadPermit, Threads};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Which exits a child comes back from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartPolicy {
     /// From every exit that was not asked for.
     Permanent,
     /// From crashes, kills and unexplained stops; not when it has finished.
@@ -102,39 +102,32 @@ pub enum Decision {
     Leave,
 }
 
-/// The restarts of one child that still count.
+/// The restarts of one child that still count: when each was granted, the oldest first. A child that is resumed gets a
+/// new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct RestartHistory {
     used: VecDeque<Duration>,
 }
 
-impl Ledger {
+impl RestartHistory {
     /// Judges an exit at `now` (time since any fixed moment) and books the restart it grants.
     pub fn on_exit(
         &mut self,
         now: Duration,
         exit: &Exit,
-        policy: Restart,
+        policy: RestartPolicy,
         budget: &RestartBudget,
         roll: f64,
     ) -> Decision {
         match (policy, exit) {
-            (Restart::Permanent, Exit::Normal | Exit::Failed(_) | Exit::Killed)
-            | (Restart::Transient, Exit::Failed(_) | Exit::Killed) => self.spend(now, exit, budget, roll),
-            (Restart::Permanent, Exit::Intended)
-            | (Restart::Transient, Exit::Normal | Exit::Intended)
-            | (Restart::Temporary, Exit::Normal | Exit::Intended | Exit::Failed(_) | Exit::Killed) => Decision::Leave,
+            (RestartPolicy::Permanent, Exit::Normal | Exit::Failed(_) | Exit::Killed)
+            | (RestartPolicy::Transient, Exit::Failed(_) | Exit::Killed) => self.spend(now, exit, budget, roll),
+            (RestartPolicy::Permanent, Exit::Intended)
+            | (RestartPolicy::Transient, Exit::Normal | Exit::Intended)
+            | (RestartPolicy::Temporary, Exit::Normal | Exit::Intended | Exit::Failed(_) | Exit::Killed) => {
+                Decision::Leave
+            }
         }
-    }
-
-    /// Forgets every restart: a fresh budget.
-    pub fn reset(&mut self) {
-        self.used = VecDeque::new();
-    }
-
-    /// How many restarts count at the moment of the last exit.
-    pub fn used(&self) -> usize {
-        self.used.len()
     }
 
     fn spend(&mut self, now: Duration, exit: &Exit, budget: &RestartBudget, roll: f64) -> Decision {
@@ -159,7 +152,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const POLICIES: [Restart; 3] = [Restart::Permanent, Restart::Transient, Restart::Temporary];
+    const POLICIES: [RestartPolicy; 3] = [RestartPolicy::Permanent, RestartPolicy::Transient, RestartPolicy::Temporary];
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -170,24 +163,24 @@ mod tests {
         let restart = Decision::Restart { after: ms(10) };
         let failed = Exit::Failed("boom".into());
         let table = [
-            (Restart::Permanent, Exit::Normal, restart.clone()),
-            (Restart::Permanent, Exit::Intended, Decision::Leave),
-            (Restart::Permanent, failed.clone(), restart.clone()),
-            (Restart::Permanent, Exit::Killed, restart.clone()),
-            (Restart::Transient, Exit::Normal, Decision::Leave),
-            (Restart::Transient, Exit::Intended, Decision::Leave),
-            (Restart::Transient, failed.clone(), restart.clone()),
-            (Restart::Transient, Exit::Killed, restart.clone()),
-            (Restart::Temporary, Exit::Normal, Decision::Leave),
-            (Restart::Temporary, Exit::Intended, Decision::Leave),
-            (Restart::Temporary, failed, Decision::Leave),
-            (Restart::Temporary, Exit::Killed, Decision::Leave),
+            (RestartPolicy::Permanent, Exit::Normal, restart.clone()),
+            (RestartPolicy::Permanent, Exit::Intended, Decision::Leave),
+            (RestartPolicy::Permanent, failed.clone(), restart.clone()),
+            (RestartPolicy::Permanent, Exit::Killed, restart.clone()),
+            (RestartPolicy::Transient, Exit::Normal, Decision::Leave),
+            (RestartPolicy::Transient, Exit::Intended, Decision::Leave),
+            (RestartPolicy::Transient, failed.clone(), restart.clone()),
+            (RestartPolicy::Transient, Exit::Killed, restart.clone()),
+            (RestartPolicy::Temporary, Exit::Normal, Decision::Leave),
+            (RestartPolicy::Temporary, Exit::Intended, Decision::Leave),
+            (RestartPolicy::Temporary, failed, Decision::Leave),
+            (RestartPolicy::Temporary, Exit::Killed, Decision::Leave),
         ];
         for (policy, exit, expected) in table {
-            let mut ledger = Ledger::default();
-            let seen = ledger.on_exit(ms(0), &exit, policy, &RestartBudget::default(), 0.5);
+            let mut history = RestartHistory::default();
+            let seen = history.on_exit(ms(0), &exit, policy, &RestartBudget::default(), 0.5);
             assert_eq!(seen, expected, "{policy:?} × {exit:?}");
-            assert_eq!(ledger.used() == 1, seen != Decision::Leave, "only a granted restart is booked");
+            assert_eq!(history.used.len() == 1, seen != Decision::Leave, "only a granted restart is booked");
         }
     }
 
@@ -195,17 +188,17 @@ mod tests {
     fn a_spent_budget_parks_and_says_why_and_what_to_do() {
         let budget = RestartBudget { max: 2, within: ms(1_000), backoff: Backoff::default() };
         for policy in POLICIES {
-            let mut ledger = Ledger::default();
+            let mut history = RestartHistory::default();
             let exit = Exit::Failed("boom".into());
-            let seen: Vec<_> = (0..3).map(|i| ledger.on_exit(ms(i), &exit, policy, &budget, 0.5)).collect();
+            let seen: Vec<_> = (0..3).map(|i| history.on_exit(ms(i), &exit, policy, &budget, 0.5)).collect();
             let parked = Decision::Park {
                 reason: "2 restarts within 1s are spent; last exit: boom; resume it to try again".into(),
             };
             match policy {
-                Restart::Permanent | Restart::Transient => {
+                RestartPolicy::Permanent | RestartPolicy::Transient => {
                     assert_eq!(seen, [Decision::Restart { after: ms(10) }, Decision::Restart { after: ms(20) }, parked])
                 }
-                Restart::Temporary => assert_eq!(seen, [Decision::Leave, Decision::Leave, Decision::Leave]),
+                RestartPolicy::Temporary => assert_eq!(seen, [Decision::Leave, Decision::Leave, Decision::Leave]),
             }
         }
     }
@@ -213,8 +206,8 @@ mod tests {
     #[test]
     fn the_window_slides_and_calm_resets_the_backoff() {
         let budget = RestartBudget { max: 2, within: ms(1_000), backoff: Backoff::default() };
-        let mut ledger = Ledger::default();
-        let mut exit_at = |at| ledger.on_exit(ms(at), &Exit::Killed, Restart::Permanent, &budget, 0.5);
+        let mut history = RestartHistory::default();
+        let mut exit_at = |at| history.on_exit(ms(at), &Exit::Killed, RestartPolicy::Permanent, &budget, 0.5);
         assert_eq!(exit_at(0), Decision::Restart { after: ms(10) });
         assert_eq!(exit_at(999), Decision::Restart { after: ms(20) });
         assert_eq!(exit_at(1_000), Decision::Restart { after: ms(20) }, "the first has left the window");
@@ -223,15 +216,18 @@ mod tests {
     }
 
     #[test]
-    fn no_budget_parks_at_once_and_reset_gives_a_fresh_one() {
+    fn no_budget_parks_at_once_and_a_new_history_has_a_fresh_one() {
         let none = RestartBudget { max: 0, ..RestartBudget::default() };
         let one = RestartBudget { max: 1, ..RestartBudget::default() };
-        let mut ledger = Ledger::default();
-        let mut judge = |budget, reset: Option<()>| {
-            if reset.is_some() {
-                ledger.reset();
+        let mut history = RestartHistory::default();
+        let mut judge = |budget, renewed: Option<()>| {
+            if renewed.is_some() {
+                history = RestartHistory::default();
             }
-            matches!(ledger.on_exit(ms(0), &Exit::Killed, Restart::Transient, budget, 0.0), Decision::Park { .. })
+            matches!(
+                history.on_exit(ms(0), &Exit::Killed, RestartPolicy::Transient, budget, 0.0),
+                Decision::Park { .. }
+            )
         };
         assert_eq!([judge(&none, None), judge(&one, None), judge(&one, None)], [true, false, true]);
         assert!(!judge(&one, Some(())));
@@ -253,11 +249,11 @@ mod tests {
     #[test]
     fn the_default_budget_parks_a_crash_loop_whatever_the_jitter() {
         for roll in [0.0, 0.5, 1.0] {
-            let (mut ledger, mut now) = (Ledger::default(), Duration::ZERO);
+            let (mut history, mut now) = (RestartHistory::default(), Duration::ZERO);
             let crash = Exit::Failed("boom".into());
             let mut restarts = 0;
             while let Decision::Restart { after } =
-                ledger.on_exit(now, &crash, Restart::Permanent, &RestartBudget::default(), roll)
+                history.on_exit(now, &crash, RestartPolicy::Permanent, &RestartBudget::default(), roll)
             {
                 now += after;
                 restarts += 1;

@@ -1,7 +1,7 @@
 //! The supervisor: a generic actor that keeps its children alive.
 //!
 //! - **Supervised by** another supervisor, or nobody (the root).
-//! - **Owns** its children: their specs, their restart ledgers, their places in the tree, the timers and tasks
+//! - **Owns** its children: their specs, their restarts so far, their places in the tree, the timers and tasks
 //!   that start and end them (all aborted when it is dropped).
 //! - **Takes** [`SupervisorMsg`]; exits of children come by ractor's supervision events. No handler waits: starts,
 //!   ends and pauses are tasks that report back with a token, and a report with an old token is dropped.
@@ -9,7 +9,6 @@
 //!   children of its arguments; children that were added later are added again by whoever owns them.
 
 mod close;
-mod group;
 mod state;
 
 use std::fmt;
@@ -18,20 +17,9 @@ use std::sync::Arc;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 
 use crate::child::{ChildSpec, Ended, Shutdown, finish, start_fn, unasked};
-use crate::restart::{Exit, Restart, RestartBudget};
+use crate::restart::{Exit, RestartBudget, RestartPolicy};
 use crate::tree::Tree;
 use state::State;
-
-/// Who is restarted together with a child that died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// Nobody else.
-    OneForOne,
-    /// All its siblings: they cannot work without each other.
-    OneForAll,
-    /// The siblings that were started after it: they build on it.
-    RestForOne,
-}
 
 /// How the children are ended when the supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +134,7 @@ pub enum SupervisorMsg {
         /// Learns of its end.
         reply: StopReply,
     },
-    /// Starts a parked child again with a fresh budget, and those that were parked with it.
+    /// Starts a parked child again with a fresh budget.
     Resume {
         /// The child.
         id: String,
@@ -195,7 +183,7 @@ pub struct Census {
     pub starting: usize,
     /// Children that are parked.
     pub parked: usize,
-    /// Everything else that is remembered: exits that overtook their start, members of a group restart.
+    /// Everything else that is remembered: exits that overtook the report of their start.
     pub pending: usize,
 }
 
@@ -213,7 +201,6 @@ pub(crate) enum Step {
     Started { id: Arc<str>, token: u64, result: Result<ActorCell, String> },
     Due { id: Arc<str>, token: u64 },
     Ended { id: Arc<str>, token: u64, how: Ended },
-    GroupDue { token: u64 },
 }
 
 /// How a supervisor is made.
@@ -221,8 +208,6 @@ pub(crate) enum Step {
 pub struct SupervisorArgs {
     /// Its id: the parent of its children in the tree. Its own node is entered by whoever starts it.
     pub id: Arc<str>,
-    /// Who is restarted together.
-    pub strategy: Strategy,
     /// How the children end when it ends.
     pub ending: Ending,
     /// Where the children are shown.
@@ -234,16 +219,9 @@ pub struct SupervisorArgs {
 }
 
 impl SupervisorArgs {
-    /// A one-for-one supervisor without children, which ends them one by one and tells nobody.
+    /// A supervisor without children, which ends them one by one and tells nobody.
     pub fn new(id: impl Into<Arc<str>>, tree: Tree) -> Self {
-        Self {
-            id: id.into(),
-            strategy: Strategy::OneForOne,
-            ending: Ending::OneByOne,
-            tree,
-            notice: None,
-            children: Vec::new(),
-        }
+        Self { id: id.into(), ending: Ending::OneByOne, tree, notice: None, children: Vec::new() }
     }
 }
 
@@ -251,7 +229,6 @@ impl fmt::Debug for SupervisorArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisorArgs")
             .field("id", &self.id)
-            .field("strategy", &self.strategy)
             .field("ending", &self.ending)
             .field("children", &self.children)
             .finish_non_exhaustive()
@@ -273,7 +250,7 @@ impl Supervisor {
         ChildSpec {
             id: args.id.clone(),
             kind: "supervisor",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown,
             start: start_fn(move |above| {

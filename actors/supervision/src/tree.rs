@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
+use playhouse_protocol::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -134,7 +135,7 @@ impl Tree {
     pub fn set_detail(&self, id: &str, detail: DetailFn) {
         if let Some(node) = self.0.get(id) {
             let held = node.detail.get_or_init(|| std::sync::Mutex::new(detail.clone()));
-            *held.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = detail;
+            *lock(held) = detail;
         }
     }
 
@@ -151,11 +152,11 @@ impl Tree {
 
 impl Node {
     fn queue(&self) -> std::sync::MutexGuard<'_, Arc<AtomicUsize>> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, (NodeState, u64)> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn set_state(&self, state: NodeState) {
@@ -176,7 +177,7 @@ impl Node {
             restarts: self.restarts.load(Ordering::Relaxed),
             queue_depth: self.queue().load(Ordering::Relaxed),
             detail: self.detail.get().map(|detail| {
-                let detail = detail.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+                let detail = lock(detail).clone();
                 detail()
             }),
         }

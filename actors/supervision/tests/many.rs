@@ -69,7 +69,7 @@ async fn f41_children_that_ended_leave_nothing() {
     let mut ended = 0;
     for n in 0..3_000 {
         let id = format!("agent/{n}");
-        let restart = if n % 5 == 4 { Restart::Permanent } else { Restart::Temporary };
+        let restart = if n % 5 == 4 { RestartPolicy::Permanent } else { RestartPolicy::Temporary };
         let spec = ChildSpec { restart, budget: budget(0), ..listed(&id, &directory) };
         let cell = soon(Supervisor::start(&of, spec)).await.unwrap();
         let actor: ActorRef<Order> = cell.clone().into();

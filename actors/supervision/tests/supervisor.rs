@@ -55,15 +55,15 @@ impl End {
 
 #[tokio::test]
 async fn every_policy_meets_every_exit_as_the_table_says() {
-    let mut stand = Stand::one_for_one().await;
-    for policy in [Restart::Permanent, Restart::Transient, Restart::Temporary] {
+    let mut stand = Stand::one_by_one().await;
+    for policy in [RestartPolicy::Permanent, RestartPolicy::Transient, RestartPolicy::Temporary] {
         for end in End::ALL {
             let id = format!("{policy:?}/{end:?}");
             let child = stand.start(ChildSpec { restart: policy, ..worker(&id, &Log::default()) }).await;
             end.of(&child, &stand.of, &id).await;
             let comes_back = match (policy, end) {
-                (_, End::Asked) | (Restart::Temporary, _) | (Restart::Transient, End::Finish) => false,
-                (Restart::Permanent | Restart::Transient, _) => true,
+                (_, End::Asked) | (RestartPolicy::Temporary, _) | (RestartPolicy::Transient, End::Finish) => false,
+                (RestartPolicy::Permanent | RestartPolicy::Transient, _) => true,
             };
             let (seen, id_) = (stand.notice().await, id.as_str().into());
             if comes_back {
@@ -113,7 +113,7 @@ fn fragile(id: &str, well: &Arc<AtomicUsize>) -> ChildSpec {
 
 #[tokio::test(start_paused = true)]
 async fn f27_a_crash_loop_is_parked_visible_and_resumable() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let [sibling] = stand.workers(["sibling"]).await;
     let well = Arc::new(AtomicUsize::new(0));
     let spec = ChildSpec { budget: RestartBudget::default(), ..fragile("fragile", &well) };
@@ -148,7 +148,7 @@ async fn f27_a_crash_loop_is_parked_visible_and_resumable() {
 
 #[tokio::test]
 async fn f27_a_parked_child_can_be_stopped_and_its_id_used_again() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let well = Arc::new(AtomicUsize::new(0));
     stand.start(ChildSpec { budget: budget(0), ..fragile("fragile", &well) }).await;
     assert!(matches!(stand.notice().await, Notice::Parked { .. }));
@@ -161,7 +161,7 @@ async fn f27_a_parked_child_can_be_stopped_and_its_id_used_again() {
 
 #[tokio::test]
 async fn a_start_that_fails_or_panics_is_a_crash() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let (tries, log) = (Arc::new(AtomicUsize::new(0)), stand.log.clone());
     let start = start_fn(move |above| {
         let (nth, worker) = (tries.fetch_add(1, Ordering::SeqCst), Worker { id: "late".into(), log: log.clone() });
@@ -185,7 +185,7 @@ async fn a_start_that_fails_or_panics_is_a_crash() {
     let again = soon(Supervisor::resume(&stand.of, "hopeless")).await.unwrap_err();
     assert_eq!(again, SupervisorError::StartFailed { id: "hopeless".into(), reason: "no".into() });
 
-    let once = ChildSpec { id: "once".into(), restart: Restart::Temporary, ..hopeless };
+    let once = ChildSpec { id: "once".into(), restart: RestartPolicy::Temporary, ..hopeless };
     soon(Supervisor::start(&stand.of, once)).await.unwrap_err();
     loop {
         if stand.notice().await == (Notice::Ended { id: "once".into() }) {
@@ -196,7 +196,7 @@ async fn a_start_that_fails_or_panics_is_a_crash() {
 
 #[tokio::test]
 async fn a_start_that_hangs_holds_nobody_up_and_can_be_stopped() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let (tx, dropped) = oneshot::channel::<()>();
     let tx = Arc::new(std::sync::Mutex::new(Some(tx)));
     let start = start_fn(move |_| {
@@ -220,7 +220,7 @@ async fn a_start_that_hangs_holds_nobody_up_and_can_be_stopped() {
 /// The stop reaches the supervisor between the end of the start and its report: the actor must not live on.
 #[tokio::test]
 async fn an_actor_that_comes_up_after_its_stop_is_ended() {
-    let stand = Stand::one_for_one().await;
+    let stand = Stand::one_by_one().await;
     let up = Arc::new(std::sync::Mutex::new(None::<ActorCell>));
     let (seen, log, of) = (up.clone(), stand.log.clone(), stand.of.clone());
     let start = start_fn(move |above| {
@@ -242,7 +242,7 @@ async fn an_actor_that_comes_up_after_its_stop_is_ended() {
 
 #[tokio::test]
 async fn what_cannot_be_done_is_said() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let [child] = stand.workers(["a"]).await;
     let id = || "a".to_owned();
     let again = soon(Supervisor::start(&stand.of, worker("a", &stand.log))).await.unwrap_err();
@@ -276,7 +276,7 @@ async fn askers_that_went_away_and_listeners_that_panic_hurt_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_during_the_pause_cancels_the_restart() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let hour = Duration::from_secs(3_600);
     let slow = RestartBudget { backoff: Backoff { initial: hour, max: hour }, ..budget(5) };
     let child = stand.start(ChildSpec { budget: slow, ..worker("a", &stand.log) }).await;
@@ -294,7 +294,7 @@ async fn a_stop_during_the_pause_cancels_the_restart() {
 
 #[tokio::test]
 async fn a_stop_waits_for_the_message_at_work_and_all_askers_are_told() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let [child] = stand.workers(["a"]).await;
     let work = hold(&child).await;
     let mut answers = Vec::new();
@@ -315,7 +315,7 @@ async fn a_stop_waits_for_the_message_at_work_and_all_askers_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_stop_or_drain_in_time_is_killed() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let patience = Duration::from_secs(3);
     for shutdown in [Shutdown::Kill, Shutdown::Stop(patience), Shutdown::Drain(patience)] {
         let child = stand.start(ChildSpec { shutdown, ..worker("a", &stand.log) }).await;
@@ -334,7 +334,7 @@ async fn what_does_not_stop_or_drain_in_time_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_blocks_its_thread_is_given_up_and_said() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let child = stand.start(ChildSpec { shutdown: Shutdown::Kill, ..worker("a", &stand.log) }).await;
     // What a thread woke last waits in a slot that nobody can take it from. The child's first turn wakes the
     // supervisor, so it must be over before the thread is blocked.
@@ -350,7 +350,7 @@ async fn what_blocks_its_thread_is_given_up_and_said() {
 
 #[tokio::test]
 async fn a_shutdown_ends_the_last_first_each_in_its_way() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let mut children = Vec::new();
     for (id, shutdown) in [
         ("a", Shutdown::Stop(DEADLINE)),
@@ -378,7 +378,7 @@ async fn a_shutdown_ends_the_last_first_each_in_its_way() {
 
 #[tokio::test]
 async fn together_means_that_nobody_waits_for_a_slow_sibling() {
-    let mut stand = Stand::new(Strategy::OneForOne, Ending::Together).await;
+    let mut stand = Stand::new(Ending::Together).await;
     let [_fast, slow] = stand.workers(["fast", "slow"]).await;
     let work = hold(&slow).await;
     let of = stand.of.clone();
@@ -391,7 +391,7 @@ async fn together_means_that_nobody_waits_for_a_slow_sibling() {
 
 #[tokio::test]
 async fn a_supervisor_that_dies_comes_back_with_its_first_children() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let log = stand.log.clone();
     let inner = SupervisorArgs {
         children: vec![worker("leaf", &log).into()],
@@ -424,7 +424,7 @@ async fn a_supervisor_that_dies_comes_back_with_its_first_children() {
 
 #[tokio::test]
 async fn a_child_says_itself_what_it_is_doing() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let (tree, log) = (stand.tree.clone(), stand.log.clone());
     let start = start_fn(move |above| {
         tree.set_state("a", NodeState::Running);
@@ -437,11 +437,11 @@ async fn a_child_says_itself_what_it_is_doing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exit_that_overtakes_its_start_is_not_lost() {
-    let mut stand = Stand::one_for_one().await;
+    let mut stand = Stand::one_by_one().await;
     let well = Arc::new(AtomicUsize::new(0));
     for round in 0..500 {
         let id = format!("f{round}");
-        let spec = ChildSpec { restart: Restart::Temporary, ..fragile(&id, &well) };
+        let spec = ChildSpec { restart: RestartPolicy::Temporary, ..fragile(&id, &well) };
         soon(Supervisor::start(&stand.of, spec)).await.unwrap();
         let id: Arc<str> = id.into();
         assert_eq!(stand.notices(2).await, [Notice::Started { id: id.clone() }, Notice::Ended { id }]);

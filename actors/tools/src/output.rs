@@ -16,9 +16,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::{ToolCallId, ToolError};
+use playhouse_protocol::{ToolCallId, ToolError, lock};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat, unlinkat};
 
 pub use folders::Outputs;
@@ -137,7 +137,7 @@ impl OutputRoom {
     }
 
     fn lock_open(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -7,7 +7,7 @@ use playhouse_protocol::entry::SpawnRef;
 use playhouse_protocol::{
     AgentMessage, Command, Durability, InputId, Op, SessionId, ToolCallId, ToolError, ToolResult,
 };
-use playhouse_supervision::{Decision, Exit, Ledger, NodeState, Restart, RestartBudget, TreeNode};
+use playhouse_supervision::{Decision, Exit, NodeState, RestartBudget, RestartHistory, RestartPolicy, TreeNode};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ use crate::task::Task;
 pub(super) struct Child {
     life: Arc<Life>,
     actor: Option<ActorRef<AgentMsg>>,
-    ledger: Ledger,
+    history: RestartHistory,
     restarts: u64,
     node: TreeNode,
     started: Instant,
@@ -87,7 +87,7 @@ impl State {
         let mut child = Child {
             life,
             actor: None,
-            ledger: Ledger::default(),
+            history: RestartHistory::default(),
             restarts: 0,
             node,
             started: Instant::now(),
@@ -138,8 +138,8 @@ impl State {
         let Some((call, child)) = found else { return };
         let call = call.clone();
         child.actor = None;
-        let (policy, budget) = (Restart::Permanent, RestartBudget::default());
-        match child.ledger.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
+        let (policy, budget) = (RestartPolicy::Permanent, RestartBudget::default());
+        match child.history.on_exit(now, &Exit::Failed(reason), policy, &budget, fastrand::f64()) {
             Decision::Restart { after } => {
                 child.restarts += 1;
                 child.node.set_state(NodeState::Restarting);

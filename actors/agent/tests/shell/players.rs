@@ -11,7 +11,8 @@ use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConf
 use playhouse_provider::{ConnectionMsg, connection_key};
 use playhouse_session::{Loaded, MemoryStore, Reader, WriterMsg, shard};
 use playhouse_supervision::{
-    ChildSpec, Directory, Restart, RestartBudget, Shutdown, Supervisor, SupervisorArgs, SupervisorMsg, Tree, start_fn,
+    ChildSpec, Directory, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorArgs, SupervisorMsg, Tree,
+    start_fn,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef};
 use serde_json::json;
@@ -165,7 +166,7 @@ impl Theatre {
         let spec = ChildSpec {
             id: id.as_str().into(),
             kind: "connection",
-            restart: Restart::Permanent,
+            restart: RestartPolicy::Permanent,
             budget: RestartBudget::default(),
             shutdown: Shutdown::Kill,
             start: start_fn(move |above| {

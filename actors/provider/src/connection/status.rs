@@ -1,10 +1,10 @@
 //! How a connection stands, for the live tree.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use playhouse_protocol::ProviderError;
+use playhouse_protocol::{ProviderError, lock};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -114,7 +114,7 @@ impl ConnectionStatus {
     }
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rest)
     }
 }
 

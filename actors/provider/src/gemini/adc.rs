@@ -10,11 +10,11 @@ mod source;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
-use playhouse_protocol::{ProviderError, Secret, Vault};
+use playhouse_protocol::{ProviderError, Secret, Vault, lock};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use tokio::sync::Mutex;
 
@@ -132,7 +132,7 @@ struct Secrets {
 
 impl Secrets {
     fn remember(&self, secret: &Secret) {
-        let mut fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fetched = lock(&self.fetched);
         fetched.push_back(secret.clone());
         if fetched.len() > REMEMBERED {
             fetched.pop_front();
@@ -140,7 +140,7 @@ impl Secrets {
     }
 
     fn redact(&self, text: String) -> String {
-        let fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
+        let fetched = lock(&self.fetched);
         self.fixed.iter().chain(fetched.iter()).fold(text, redacted)
     }
 }

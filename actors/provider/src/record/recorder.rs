@@ -7,11 +7,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{fmt, mem};
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
+use playhouse_protocol::lock;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -64,7 +65,7 @@ impl Recorder {
     pub async fn settle(&self) -> Result<(), RecordError> {
         // The sender is ours: it cannot be gone.
         let _ = self.0.open.subscribe().wait_for(|open| *open == 0).await;
-        let lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lost = lock(&self.0.lost).take();
         lost.map_or(Ok(()), Err)
     }
 }
@@ -78,7 +79,7 @@ impl fmt::Debug for Recorder {
 impl Deck {
     fn lose(&self, error: RecordError) {
         tracing::error!(%error, "an exchange was not recorded");
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        lock(&self.lost).get_or_insert(error);
     }
 }
 

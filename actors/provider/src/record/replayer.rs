@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::{fmt, fs, io};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream;
+use playhouse_protocol::lock;
 
 use super::RecordError;
 use super::exchange::{Flaw, Head, Key, Outcome, Request, VERSION, from_file};
@@ -108,7 +109,7 @@ impl Shelf {
 
     /// The next recording of a key, or how many there were.
     fn next(&self, key: &Key) -> Result<PathBuf, usize> {
-        let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut takes = lock(&self.takes);
         let takes = takes.get_mut(key).ok_or(0_usize)?;
         let (_, file) = takes.files.get(takes.played).ok_or(takes.played)?;
         takes.played += 1;

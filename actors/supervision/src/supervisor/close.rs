@@ -5,14 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::future::join_all;
 
-use super::state::{Child, Phase, State, Then};
+use super::state::{Child, Phase, State};
 use super::{Ending, Notice, NoticeFn, SupervisorError, answer};
 use crate::child::{Ended, end};
 
 impl State {
     /// Ends the children, the last first, and answers who asked for it.
     pub(super) async fn close(&mut self) {
-        self.group = None;
         let mut ends = Vec::new();
         for (_, id) in self.in_order().into_iter().rev() {
             let Some(child) = self.children.remove(&id) else { continue };
@@ -21,12 +20,12 @@ impl State {
             ends.push(async move {
                 let how = match &phase {
                     Phase::Alive { cell } | Phase::Ending { cell, .. } => end(cell.clone(), spec.shutdown).await,
-                    Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. } => Ended::Gone,
+                    Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Down | Phase::Parked => Ended::Gone,
                 };
                 drop(node);
                 tell(notice.as_ref(), Notice::Ended { id: id.clone() });
                 let outcome = outcome(&id, how);
-                if let Phase::Ending { then: Then::Leave(replies), .. } = phase {
+                if let Phase::Ending { replies, .. } = phase {
                     for reply in replies {
                         answer(reply, outcome.clone());
                     }

@@ -11,19 +11,17 @@ use ractor::{ActorCell, ActorId, ActorRef, RpcReplyPort};
 use tokio::time::{Instant, sleep};
 
 use super::close::{outcome, tell};
-use super::group::Group;
 use super::{
-    Census, Ending, Notice, NoticeFn, Report, StartReply, Step, StopReply, Strategy, SupervisorArgs, SupervisorError,
+    Census, Ending, Notice, NoticeFn, Report, StartReply, Step, StopReply, SupervisorArgs, SupervisorError,
     SupervisorMsg, answer,
 };
 use crate::child::{ChildSpec, Ended, Task, end};
-use crate::restart::{Decision, Exit, Ledger};
+use crate::restart::{Decision, Exit, RestartHistory};
 use crate::tree::{NodeState, Tree, TreeNode};
 
 /// Everything a supervisor owns.
 pub struct State {
     pub(super) myself: ActorRef<SupervisorMsg>,
-    pub(super) strategy: Strategy,
     pub(super) id: Arc<str>,
     pub(super) ending: Ending,
     tree: Tree,
@@ -38,7 +36,6 @@ pub struct State {
     starting: usize,
     /// Exits that overtook the report of their start; empty whenever nothing starts.
     early: HashMap<ActorId, Exit>,
-    pub(super) group: Option<Group>,
     pub(super) closing: Vec<RpcReplyPort<()>>,
 }
 
@@ -49,17 +46,17 @@ impl fmt::Debug for State {
 }
 
 pub(super) struct Child {
-    pub(super) place: u64,
+    place: u64,
     pub(super) spec: Arc<ChildSpec>,
     pub(super) node: TreeNode,
     pub(super) phase: Phase,
     /// Most children never need one.
-    ledger: Option<Box<Ledger>>,
+    history: Option<Box<RestartHistory>>,
     restarts: u64,
     /// Why it is being started again; `None` the first time.
-    pub(super) cause: Option<Box<str>>,
+    cause: Option<Box<str>>,
     /// Who waits for its start.
-    pub(super) asked: Option<Box<StartReply>>,
+    asked: Option<Box<StartReply>>,
 }
 
 pub(super) enum Phase {
@@ -74,35 +71,25 @@ pub(super) enum Phase {
     Ending {
         cell: ActorCell,
         token: u64,
-        then: Then,
-        _task: Arc<Task>,
+        /// Who waits for its end.
+        replies: Vec<StopReply>,
+        _task: Task,
     },
     /// Dead, to be started again when the pause is over.
     Waiting {
         token: u64,
         _timer: Task,
     },
-    /// Down until its group lets it start.
-    Held,
-    Parked {
-        /// The sibling whose spent budget took it along.
-        with: Option<Arc<str>>,
-    },
-}
-
-/// What becomes of a child when it has ended.
-pub(super) enum Then {
-    Leave(Vec<StopReply>),
-    Hold,
-    Park { reason: Arc<str>, with: Arc<str> },
+    /// Dead or not started yet, for as long as one step takes.
+    Down,
+    Parked,
 }
 
 impl State {
     pub(super) fn new(myself: ActorRef<SupervisorMsg>, args: SupervisorArgs) -> Self {
-        let SupervisorArgs { id, strategy, ending, tree, notice, children } = args;
+        let SupervisorArgs { id, ending, tree, notice, children } = args;
         Self {
             myself,
-            strategy,
             id,
             ending,
             tree,
@@ -114,7 +101,6 @@ impl State {
             alive: HashMap::new(),
             starting: 0,
             early: HashMap::new(),
-            group: None,
             closing: Vec::new(),
         }
     }
@@ -140,17 +126,14 @@ impl State {
             place,
             spec,
             node,
-            phase: Phase::Held,
-            ledger: None,
+            phase: Phase::Down,
+            history: None,
             restarts: 0,
             cause: None,
             asked: asked.map(Box::new),
         });
         self.children.insert(id.clone(), child);
-        match self.strategy {
-            Strategy::OneForOne => self.begin(&id),
-            Strategy::OneForAll | Strategy::RestForOne => self.join_group(place),
-        }
+        self.begin(&id);
     }
 
     pub(super) fn stop(&mut self, id: &str, reply: StopReply) {
@@ -160,14 +143,12 @@ impl State {
         match &mut child.phase {
             Phase::Alive { cell } => {
                 let cell = cell.clone();
-                self.end_each(vec![(id.into(), cell, Then::Leave(vec![reply]))]);
+                self.end(id, cell, reply);
             }
-            Phase::Ending { then: Then::Leave(replies), .. } => replies.push(reply),
-            Phase::Ending { then: then @ (Then::Hold | Then::Park { .. }), .. } => *then = Then::Leave(vec![reply]),
-            Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. } => {
+            Phase::Ending { replies, .. } => replies.push(reply),
+            Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Down | Phase::Parked => {
                 self.forget(id);
                 answer(reply, Ok(()));
-                self.advance();
             }
         }
     }
@@ -176,28 +157,23 @@ impl State {
         let Some(child) = self.children.get_mut(id) else {
             return answer(reply, Err(SupervisorError::Unknown { id: id.to_owned() }));
         };
-        let Phase::Parked { with } = &child.phase else {
+        let Phase::Parked = &child.phase else {
             return answer(reply, Err(SupervisorError::NotParked { id: id.to_owned() }));
         };
-        let with = with.clone();
         child.asked = Some(Box::new(reply));
-        match self.strategy {
-            Strategy::OneForOne => {
-                self.renew(id);
-                self.begin(id);
-            }
-            Strategy::OneForAll | Strategy::RestForOne => self.resume_group(&with.unwrap_or_else(|| id.into())),
-        }
+        child.history = None;
+        child.cause = Some("resumed".into());
+        self.begin(id);
     }
 
     pub(super) fn census(&self) -> Census {
-        let parked = self.children.values().filter(|child| matches!(child.phase, Phase::Parked { .. }));
+        let parked = self.children.values().filter(|child| matches!(child.phase, Phase::Parked));
         Census {
             children: self.children.len(),
             actors: self.alive.len(),
             starting: self.starting,
             parked: parked.count(),
-            pending: self.early.len() + self.group.as_ref().map_or(0, Group::len),
+            pending: self.early.len(),
         }
     }
 
@@ -209,7 +185,6 @@ impl State {
                 Some(_) | None => {}
             },
             Step::Ended { id, token, how } => self.ended(&id, token, how),
-            Step::GroupDue { token } => self.group_due(token),
         }
     }
 
@@ -228,14 +203,14 @@ impl State {
                 self.alive.remove(&actor.pid());
                 self.settle(&id, &exit);
             }
-            Some(Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Held | Phase::Parked { .. }) | None => {
+            Some(Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Down | Phase::Parked) | None => {
                 self.alive.remove(&actor.pid());
             }
         }
     }
 
     /// Starts a child that is down. The start runs in a task: it may wait, fail or panic.
-    pub(super) fn begin(&mut self, id: &str) {
+    fn begin(&mut self, id: &str) {
         let token = self.token();
         let Some(child) = self.children.get_mut(id) else { return };
         child.node.set_state(NodeState::Starting);
@@ -294,121 +269,73 @@ impl State {
                 if let Some(asked) = child.asked.take() {
                     answer(*asked, Err(SupervisorError::StartFailed { id: id.to_owned(), reason: reason.clone() }));
                 }
-                child.phase = Phase::Held;
+                child.phase = Phase::Down;
                 self.one_start_less();
                 self.settle(id, &Exit::Failed(format!("it did not start: {reason}")));
             }
         }
-        self.advance();
     }
 
     /// Decides what becomes of a child whose actor is gone.
     fn settle(&mut self, id: &str, exit: &Exit) {
         let (now, roll) = (self.since.elapsed(), fastrand::f64());
         let Some(child) = self.children.get_mut(id) else { return };
-        child.phase = Phase::Held;
-        let ledger = child.ledger.get_or_insert_default();
-        match ledger.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
-            Decision::Leave => {
-                self.forget(id);
-                self.advance();
+        child.phase = Phase::Down;
+        let history = child.history.get_or_insert_default();
+        match history.on_exit(now, exit, child.spec.restart, &child.spec.budget, roll) {
+            Decision::Leave => self.forget(id),
+            Decision::Restart { after } => {
+                child.cause = Some(exit.to_string().into());
+                child.node.set_state(NodeState::Restarting);
+                self.tokens += 1;
+                let (id, token) = (child.spec.id.clone(), self.tokens);
+                let timer = later(&self.myself, after, Step::Due { id, token });
+                child.phase = Phase::Waiting { token, _timer: timer };
             }
-            Decision::Restart { after } => match self.strategy {
-                Strategy::OneForOne => {
-                    child.cause = Some(exit.to_string().into());
-                    child.node.set_state(NodeState::Restarting);
-                    self.tokens += 1;
-                    let (id, token) = (child.spec.id.clone(), self.tokens);
-                    let timer = later(&self.myself, after, Step::Due { id, token });
-                    child.phase = Phase::Waiting { token, _timer: timer };
-                }
-                Strategy::OneForAll | Strategy::RestForOne => self.restart_group(id, after, &exit.to_string()),
-            },
-            Decision::Park { reason } => match self.strategy {
-                Strategy::OneForOne => self.park(id, reason, None),
-                Strategy::OneForAll | Strategy::RestForOne => self.park_group(id, reason),
-            },
+            Decision::Park { reason } => self.park(id, reason),
         }
     }
 
-    /// Ends living children one after the other, in the order given, and does with each what comes `then`.
-    pub(super) fn end_each(&mut self, these: Vec<(Arc<str>, ActorCell, Then)>) {
+    /// Ends a living child for good.
+    fn end(&mut self, id: &str, cell: ActorCell, reply: StopReply) {
         let token = self.token();
-        let plan: Vec<_> = these
-            .iter()
-            .filter_map(|(id, cell, _)| Some((id.clone(), cell.clone(), self.children.get(id)?.spec.shutdown)))
-            .collect();
-        let myself = self.myself.clone();
-        let task = Arc::new(Task::spawn(async move {
-            for (id, cell, shutdown) in plan {
-                let how = end(cell, shutdown).await;
-                let _ = myself.send_message(SupervisorMsg::Report(Report(Step::Ended { id, token, how })));
-            }
-        }));
-        for (id, cell, then) in these {
-            if let Some(child) = self.children.get_mut(&id) {
-                child.phase = Phase::Ending { cell, token, then, _task: task.clone() };
-            }
-        }
+        let Some(child) = self.children.get_mut(id) else { return };
+        let (id, shutdown) = (child.spec.id.clone(), child.spec.shutdown);
+        let (myself, ending) = (self.myself.clone(), cell.clone());
+        let task = Task::spawn(async move {
+            let how = end(ending, shutdown).await;
+            let _ = myself.send_message(SupervisorMsg::Report(Report(Step::Ended { id, token, how })));
+        });
+        child.phase = Phase::Ending { cell, token, replies: vec![reply], _task: task };
     }
 
     fn ended(&mut self, id: &str, token: u64, how: Ended) {
         let Some(child) = self.children.get_mut(id) else { return };
-        match std::mem::replace(&mut child.phase, Phase::Held) {
-            Phase::Ending { cell, token: awaited, then, .. } if awaited == token => {
-                let place = child.place;
+        match std::mem::replace(&mut child.phase, Phase::Down) {
+            Phase::Ending { cell, token: awaited, replies, .. } if awaited == token => {
                 self.alive.remove(&cell.get_id().pid());
                 if how == Ended::Stuck {
                     cell.unlink(self.myself.get_cell());
                 }
+                self.forget(id);
                 let outcome = outcome(id, how);
-                match then {
-                    Then::Hold => {}
-                    Then::Park { reason, with } => self.park(id, reason.to_string(), Some(with)),
-                    Then::Leave(replies) => {
-                        self.forget(id);
-                        for reply in replies {
-                            answer(reply, outcome.clone());
-                        }
-                    }
+                for reply in replies {
+                    answer(reply, outcome.clone());
                 }
-                self.left_group(place);
-                self.advance();
             }
             other => child.phase = other,
         }
     }
 
     /// Lists a child that is down as parked.
-    pub(super) fn park(&mut self, id: &str, reason: String, with: Option<Arc<str>>) {
+    fn park(&mut self, id: &str, reason: String) {
         let Some(child) = self.children.get_mut(id) else { return };
-        let was = std::mem::replace(&mut child.phase, Phase::Parked { with });
+        child.phase = Phase::Parked;
         child.node.set_state(NodeState::Parked { reason: reason.clone() });
         let (asked, id) = (child.asked.take(), child.spec.id.clone());
-        if let Phase::Starting { .. } = was {
-            self.one_start_less();
-        }
         self.tell(Notice::Parked { id: id.clone(), reason: reason.clone() });
         if let Some(asked) = asked {
             answer(*asked, Err(SupervisorError::StartFailed { id: id.to_string(), reason }));
-        }
-    }
-
-    /// Gives a parked child a fresh budget.
-    pub(super) fn renew(&mut self, id: &str) {
-        if let Some(child) = self.children.get_mut(id) {
-            child.ledger = None;
-            child.cause = Some("resumed".into());
-            child.phase = Phase::Held;
-        }
-    }
-
-    /// Takes a child whose start is under way back to being down.
-    pub(super) fn hold(&mut self, id: &str) {
-        if let Some(child) = self.children.get_mut(id)
-            && let Phase::Starting { .. } = std::mem::replace(&mut child.phase, Phase::Held)
-        {
-            self.one_start_less();
         }
     }
 
@@ -435,7 +362,7 @@ impl State {
         }
     }
 
-    pub(super) fn token(&mut self) -> u64 {
+    fn token(&mut self) -> u64 {
         self.tokens += 1;
         self.tokens
     }
@@ -453,7 +380,7 @@ impl State {
 }
 
 /// Reports `step` after a pause.
-pub(super) fn later(to: &ActorRef<SupervisorMsg>, after: Duration, step: Step) -> Task {
+fn later(to: &ActorRef<SupervisorMsg>, after: Duration, step: Step) -> Task {
     let to = to.clone();
     Task::spawn(async move {
         sleep(after).await;

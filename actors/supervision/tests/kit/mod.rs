@@ -96,7 +96,7 @@ pub fn spec(id: &str, start: StartFn) -> ChildSpec {
     ChildSpec {
         id: id.into(),
         kind: "worker",
-        restart: Restart::Permanent,
+        restart: RestartPolicy::Permanent,
         budget: budget(5),
         shutdown: Shutdown::Stop(DEADLINE),
         start,
@@ -130,17 +130,16 @@ pub struct Stand {
 }
 
 impl Stand {
-    pub async fn new(strategy: Strategy, ending: Ending) -> Self {
+    pub async fn new(ending: Ending) -> Self {
         let tree = Tree::default();
         let (tx, notices) = mpsc::unbounded_channel();
         let notice: NoticeFn = Arc::new(move |notice| drop(tx.send(notice)));
-        let args =
-            SupervisorArgs { strategy, ending, notice: Some(notice), ..SupervisorArgs::new("top", tree.clone()) };
+        let args = SupervisorArgs { ending, notice: Some(notice), ..SupervisorArgs::new("top", tree.clone()) };
         Self { of: Supervisor::root(args).await.unwrap(), tree, log: Log::default(), notices }
     }
 
-    pub async fn one_for_one() -> Self {
-        Self::new(Strategy::OneForOne, Ending::OneByOne).await
+    pub async fn one_by_one() -> Self {
+        Self::new(Ending::OneByOne).await
     }
 
     pub async fn notice(&mut self) -> Notice {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use playhouse_protocol::lock;
+
 /// How far the fastest thread may be ahead of the slowest: what is found meanwhile waits in memory.
 const AHEAD: usize = 16;
 /// More threads than this find nothing faster: it is the disk that is searched.
@@ -73,7 +75,7 @@ impl<T, R, F: FnMut(R) -> More> State<T, R, F> {
 impl<T, R, F: FnMut(R) -> More> Table<T, R, F> {
     /// A result that panicked in `take` ends everything, so what it left is looked at by nobody.
     fn lock(&self) -> MutexGuard<'_, State<T, R, F>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State<T, R, F>>) -> MutexGuard<'a, State<T, R, F>> {

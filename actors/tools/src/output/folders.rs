@@ -6,10 +6,10 @@ use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use playhouse_protocol::{Durability, SessionId};
+use playhouse_protocol::{Durability, SessionId, lock};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::output::OutputRoom;
@@ -100,7 +100,7 @@ impl Passing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(PathBuf, File)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a running tool shows meanwhile: at most one partial result and one piece of progress on their way, and the
 //! newest of what waits behind them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::ToolResult;
+use playhouse_protocol::{ToolResult, lock};
 
 /// Progress that waits is cut to its last part.
 const MAX_PROGRESS: usize = 4 * 1024;
@@ -51,7 +51,7 @@ impl Outbox {
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     /// Shows a partial result; one that still waits is forgotten.
