@@ -183,11 +183,7 @@ impl House {
     /// One session in the store.
     pub async fn session(&self, session: &SessionId) -> Result<SessionSummary, StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
-        self.blocking(move || {
-            let loaded = store.load(&id, playhouse_session::Take::Peek)?;
-            Ok(SessionSummary::of(&id, &loaded.entries, store.holder(&id)?, loaded.damage))
-        })
-        .await
+        self.blocking(move || SessionSummary::read(&*store, &id)).await
     }
 
     /// Deletes a session for good, unless an agent of this house or another process has it. Once begun it is carried
