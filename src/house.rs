@@ -29,7 +29,7 @@ use playhouse_agent::{
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
-use playhouse_session::{SessionSummary, Store, StoreError};
+use playhouse_session::{Observer, Observers, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, Restart, RestartBudget, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
@@ -65,6 +65,7 @@ pub(crate) struct Inner {
     stage: Roster,
     writers: Roster,
     store: Arc<dyn Store>,
+    observers: Observers,
     kinds: DashMap<String, KindFn>,
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
@@ -113,6 +114,11 @@ impl House {
     /// Listens to every agent of the house, sub-agents included, from here on.
     pub fn subscribe(&self) -> Subscription {
         self.0.backstage.hub.house().subscribe(RING, Scope::Tree)
+    }
+
+    /// Hears which sessions have something new in their journals, from here on. Nobody waits for it, however slow it is.
+    pub fn commits(&self) -> Observer {
+        self.0.observers.observe()
     }
 
     /// The events of a session that come after `after`, from its journal. Pieces of messages are in no journal.
