@@ -29,7 +29,7 @@ use playhouse_agent::{
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
-use playhouse_session::{SessionSummary, Store, StoreError};
+use playhouse_session::{Observer, Observers, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
     ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
 };
@@ -65,6 +65,7 @@ pub(crate) struct Inner {
     stage: Roster,
     writers: Roster,
     store: Arc<dyn Store>,
+    observers: Observers,
     kinds: DashMap<String, KindFn>,
     /// What agents have unless their builders say otherwise.
     plain: Arc<Settings>,
@@ -112,6 +113,11 @@ impl House {
     /// Listens to every agent of the house, sub-agents included, from here on.
     pub fn subscribe(&self) -> Subscription {
         self.0.backstage.hub.house().subscribe(RING, Scope::Tree)
+    }
+
+    /// Hears which sessions have something new in their journals, from here on. Nobody waits for it, however slow it is.
+    pub fn commits(&self) -> Observer {
+        self.0.observers.observe()
     }
 
     /// The events of a session that come after `after`, from its journal. Pieces of messages are in no journal.
@@ -177,11 +183,7 @@ impl House {
     /// One session in the store.
     pub async fn session(&self, session: &SessionId) -> Result<SessionSummary, StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
-        self.blocking(move || {
-            let loaded = store.load(&id, playhouse_session::Take::Peek)?;
-            Ok(SessionSummary::of(&id, &loaded.entries, store.holder(&id)?, loaded.damage))
-        })
-        .await
+        self.blocking(move || SessionSummary::read(&*store, &id)).await
     }
 
     /// Deletes a session for good, unless an agent of this house or another process has it. Once begun it is carried

@@ -12,7 +12,7 @@ use playhouse::SpawnError;
 use playhouse::prelude::*;
 use playhouse::protocol::{Entry, EntryBody, NodeId, Seq, SessionId};
 use playhouse::session::{
-    Answer, Group, Holder, Loaded, MemoryStore, Promises, SessionSummary, Store, StoreError, Sync, Take,
+    Answer, Committed, Group, Holder, Loaded, MemoryStore, Promises, SessionSummary, Store, StoreError, Sync, Take,
 };
 
 /// How a store does.
@@ -184,6 +184,27 @@ async fn a_house_runs_on_a_store_without_files_and_another_one_goes_on_there() {
     house.dismiss(agent.id()).await;
     house.remove_session(&session).await.unwrap();
     assert_eq!(house.session(&session).await.unwrap_err(), StoreError::Unknown { session });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_observes_the_commits_hears_of_each_session_and_holds_nobody_up() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let (mut commits, asleep) = (house.commits(), house.commits());
+    let agents = [agent_of(&house).await, agent_of(&house).await];
+    for agent in &agents {
+        ask(agent, "one").await.unwrap();
+    }
+    let mut left: HashSet<SessionId> = agents.iter().map(AgentHandle::session_id).collect();
+    while !left.is_empty() {
+        let Committed::In(sessions) = soon("commits", commits.next()).await else { panic!("there were few") };
+        for session in sessions {
+            left.remove(&session);
+            // What it hears of is there.
+            assert!(!store.bodies(&session).is_empty());
+        }
+    }
+    drop(asleep);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

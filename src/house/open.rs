@@ -17,7 +17,9 @@ use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
 };
-use playhouse_session::{FileOptions, FileStore, MemoryStore, Reader, Store, StoreError, Writer, WriterArgs};
+use playhouse_session::{
+    FileOptions, FileStore, MemoryStore, Observers, Reader, Store, StoreError, Writer, WriterArgs,
+};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, RestartBudget, RestartPolicy, Shutdown, Supervisor,
     SupervisorArgs, Threads, Tree, start_fn, unwinding,
@@ -225,7 +227,8 @@ impl HouseBuilder {
         let (changes, _) = watch::channel(0);
         let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
-        enlist_writers(&writers, &backstage, &store, &memory);
+        let observers = Observers::default();
+        enlist_writers(&writers, &backstage, (&store, &memory), &observers);
         let notices = || Some(notices(house.clone()));
         args.notice = notices();
         args.children = vec![
@@ -243,6 +246,7 @@ impl HouseBuilder {
             stage,
             writers,
             store,
+            observers,
             kinds,
             plain,
             turns: Turns::default(),
@@ -306,10 +310,16 @@ async fn open_store(
     Threads::new("house", 1).run(work).await.unwrap_or_else(|error| Err(unused(&error)))
 }
 
-fn enlist_writers(writers: &Roster, backstage: &Arc<Backstage>, store: &Arc<dyn Store>, memory: &Arc<MemoryStore>) {
+fn enlist_writers(
+    writers: &Roster,
+    backstage: &Arc<Backstage>,
+    (store, memory): (&Arc<dyn Store>, &Arc<MemoryStore>),
+    observers: &Observers,
+) {
     for shard in 0..SHARDS {
         let depth = Arc::default();
-        let writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
+        let mut writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
+        writer.observers = observers.clone();
         let (house, id) = (Arc::downgrade(backstage), writer_id(shard));
         backstage.writers.expect(id.clone());
         let spec = ChildSpec {

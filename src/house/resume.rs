@@ -7,7 +7,7 @@ use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition, Occupant};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
-use playhouse_session::{Loaded, SessionSummary, StoreError, Take};
+use playhouse_session::{Damage, SessionSummary, StoreError};
 
 use super::House;
 use crate::builder::SpawnError;
@@ -93,11 +93,11 @@ impl House {
             self.go_on(&agent).await;
             return Ok(agent);
         }
-        let loaded = self.peek(session).await?;
-        if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
+        let (opened, damage) = self.beginning(session).await?;
+        if let Some(damage) = damage.iter().find(|damage| damage.kind.is_loss()) {
             return Err(ResumeError::Damaged { session: session.clone(), damage: damage.to_string() });
         }
-        let opened = first(session, &loaded.entries)?;
+        let opened = opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))?;
         if let Some(parent) = &opened.spawned_by {
             let parent = parent.parent_session_id.clone();
             return Err(ResumeError::Child { session: session.clone(), parent });
@@ -114,17 +114,33 @@ impl House {
 
     /// What the journal of a stored session holds, as far as it can be read.
     pub async fn entries(&self, session: &SessionId) -> Result<Vec<(Seq, Arc<Entry>)>, StoreError> {
-        Ok(self.peek(session).await?.entries)
-    }
-
-    async fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
-        self.blocking(move || store.load(&id, Take::Peek)).await
+        self.blocking(move || store.read(&id, Seq::default())?.collect()).await
     }
 
     /// How a stored session begins, with the settings it has now.
     pub async fn opened(&self, session: &SessionId) -> Result<Opened, ResumeError> {
-        first(session, &self.entries(session).await?)
+        let (opened, _) = self.beginning(session).await?;
+        opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))
+    }
+
+    /// How a stored session begins, with the settings it has now, and what is wrong with its journal.
+    async fn beginning(&self, session: &SessionId) -> Result<(Option<Opened>, Vec<Damage>), StoreError> {
+        let (store, id) = (self.0.store.clone(), session.clone());
+        self.blocking(move || {
+            let mut records = store.read(&id, Seq::default())?;
+            let mut opened: Option<Opened> = None;
+            for record in &mut records {
+                let (_, entry) = record?;
+                match (&entry.body, &mut opened) {
+                    (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
+                    (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
+                    _ => {}
+                }
+            }
+            Ok((opened, records.damage()))
+        })
+        .await
     }
 
     /// The session's code, when everything is there that it takes to go on: its kind, its model, its key.
@@ -148,17 +164,4 @@ impl House {
         };
         make(settings.clone()).await.map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
     }
-}
-
-/// How a session begins, with the settings that it has after these entries.
-fn first(session: &SessionId, entries: &[(Seq, Arc<Entry>)]) -> Result<Opened, ResumeError> {
-    let mut opened: Option<Opened> = None;
-    for (_, entry) in entries {
-        match (&entry.body, &mut opened) {
-            (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
-            (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
-            _ => {}
-        }
-    }
-    opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))
 }

@@ -26,12 +26,15 @@ pub use store::files::disk;
 pub use store::files::folder::DataDir;
 pub use store::files::{FileOptions, FileStore, look, open};
 pub use store::memory::MemoryStore;
-pub use store::{Answer, Group, Holder, Loaded, Promises, Store, Sync, Take};
+pub use store::{Answer, Group, Holder, Loaded, Promises, Records, Store, Sync, Take};
 pub use views::reader::Reader;
 pub use views::summary::{LastRun, SessionStatus, SessionSummary};
 pub use views::verify::Verification;
 pub use views::{summary, verify};
-pub use writer::{AWAY, JobNews, LOADS_AT_ONCE, Note, REST, Writer, WriterArgs, WriterMsg, WriterState, shard};
+pub use writer::{
+    AWAY, Committed, JobNews, LOADS_AT_ONCE, Note, Observer, Observers, REST, Writer, WriterArgs, WriterMsg,
+    WriterState, shard,
+};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.
 pub const ACTORS: [(&str, &[&str]); 1] = [("writer", &WriterMsg::NAMES)];

@@ -19,6 +19,10 @@ use crate::views::verify::Verification;
 use error::StoreError;
 use files::folder::DataDir;
 
+/// How many of a journal's latest entries are known when they are sent again: a sender repeats only what was not
+/// acknowledged, which is far less.
+pub(crate) const REMEMBERED: usize = 4_096;
+
 /// How a journal is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -104,6 +108,29 @@ pub struct Group {
 /// What came of a group: its place among those that were given, and the number of each of its entries.
 pub type Answer = (usize, Result<Vec<Seq>, StoreError>);
 
+/// A journal that is read one record at a time.
+pub trait Records: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>> {
+    /// What is wrong with the journal, as far as it was read.
+    fn damage(self: Box<Self>) -> Vec<Damage>;
+}
+
+/// Records that are in memory already.
+struct InMemory(std::vec::IntoIter<(Seq, Arc<Entry>)>, Vec<Damage>);
+
+impl Iterator for InMemory {
+    type Item = Result<(Seq, Arc<Entry>), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(Ok)
+    }
+}
+
+impl Records for InMemory {
+    fn damage(self: Box<Self>) -> Vec<Damage> {
+        self.1
+    }
+}
+
 /// Where journals are kept.
 pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
     /// What it keeps its word on.
@@ -112,6 +139,13 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
     /// Reads a journal. An unknown session is empty for [`Take::Own`], and makes nothing; for [`Take::Peek`] it is
     /// [`StoreError::Unknown`]. `Own` also lets a journal take appends again after a failure.
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError>;
+
+    /// Looks at a journal from one of its records on, one at a time: as [`Take::Peek`], without the whole in memory.
+    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records + '_>, StoreError> {
+        let Loaded { mut entries, damage, .. } = self.load(session, Take::Peek)?;
+        entries.retain(|(seq, _)| *seq >= from);
+        Ok(Box::new(InMemory(entries.into_iter(), damage)))
+    }
 
     /// Whether a session has a journal.
     fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {

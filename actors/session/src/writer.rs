@@ -25,6 +25,7 @@
 
 mod job;
 mod load;
+mod observers;
 
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
@@ -49,6 +50,7 @@ use job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take
 use load::{Load, Loads, Then};
 
 pub use load::Note;
+pub use observers::{Committed, Observer, Observers};
 
 /// How many journals a Writer reads at once; more wait for a thread.
 pub const LOADS_AT_ONCE: usize = 4;
@@ -174,6 +176,8 @@ pub struct WriterArgs {
     pub memory: Arc<MemoryStore>,
     /// How many messages wait or are being worked on.
     pub depth: Arc<AtomicUsize>,
+    /// Who is told of what was committed.
+    pub observers: Observers,
     shard: Shard,
     loads: Loads,
     /// Where jobs run, one at a time.
@@ -185,7 +189,17 @@ impl WriterArgs {
     /// The arguments of a new shard.
     pub fn new(store: Arc<dyn Store>, memory: Arc<MemoryStore>, depth: Arc<AtomicUsize>) -> Self {
         let (job_thread, load_threads) = (Threads::new("writer", 1), Threads::new("writer-load", LOADS_AT_ONCE));
-        Self { store, memory, depth, shard: Shard::default(), loads: Loads::default(), job_thread, load_threads }
+        let observers = Observers::default();
+        Self {
+            store,
+            memory,
+            depth,
+            observers,
+            shard: Shard::default(),
+            loads: Loads::default(),
+            job_thread,
+            load_threads,
+        }
     }
 }
 
@@ -262,7 +276,7 @@ impl WriterState {
 
     /// Tells what there is to tell, and puts off what the store was away for.
     fn deliver(&mut self, myself: &ActorRef<WriterMsg>) {
-        self.away.append(&mut self.outbox.deliver());
+        self.away.append(&mut self.outbox.deliver(&self.args.observers));
         if self.away.is_empty() || self.away_timer.is_some() {
             return;
         }

@@ -498,3 +498,25 @@ fn a_blob_that_someone_deleted_before_its_flush_is_not_flushed_over() {
     assert_eq!(loaded.damage.len(), 1);
     store.flush(&session, loaded.epoch).unwrap();
 }
+
+#[test]
+fn records_are_read_when_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let session = id("s");
+    let epoch = store.own(&session).unwrap();
+    let all = [prompt("a", &long('a')), prompt("b", &long('b'))];
+    store.append(&session, epoch, &all, Sync::Disk).unwrap();
+    let mut records = store.read(&session, Seq(1)).unwrap();
+    assert_eq!(records.next().unwrap().unwrap(), (Seq(1), all[0].clone()));
+    // The second one is on the disk and nowhere else.
+    fs::remove_file(blob_path(folder.path(), &long('b'))).unwrap();
+    let (seq, entry) = records.next().unwrap().unwrap();
+    assert!(seq == Seq(2) && entry != all[1]);
+    assert!(records.next().is_none());
+    let damage = records.damage();
+    assert!(
+        matches!(damage[..], [Damage { line: 2, kind: DamageKind::LostBlob { seq: Seq(2), .. }, .. }]),
+        "{damage:?}"
+    );
+}

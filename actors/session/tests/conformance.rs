@@ -20,6 +20,7 @@ fn conforms<S: Store>(make: impl Fn() -> S) {
     removed_is_gone(make());
     many_threads_append_at_once(make());
     long_content_comes_back(make());
+    records_are_read_from_any_place(make());
     groups_get_one_answer_each_and_a_failure_stays_in_its_session(make());
 }
 
@@ -245,6 +246,21 @@ fn groups_get_one_answer_each_and_a_failure_stays_in_its_session(store: impl Sto
     let expected = [Ok(vec![Seq(1), Seq(2)]), Err(conflict.clone()), Ok(vec![Seq(3)]), Err(conflict)];
     assert_eq!(answers.into_iter().map(|(_, answer)| answer).collect::<Vec<_>>(), expected);
     assert_eq!(store.load(&bad, Take::Own).unwrap().entries.len(), 1);
+}
+
+fn records_are_read_from_any_place(store: impl Store) {
+    let session = id("s");
+    assert!(matches!(store.read(&session, Seq(1)), Err(StoreError::Unknown { .. })));
+    let epoch = store.own(&session).unwrap();
+    let all = prompts("a", 5);
+    store.append(&session, epoch, &all, Sync::Kernel).unwrap();
+    let all = numbered(1, &all);
+    for from in 0..8 {
+        let mut records = store.read(&session, Seq(from)).unwrap();
+        let read: Vec<_> = records.by_ref().map(Result::unwrap).collect();
+        assert_eq!(read, all[usize::try_from(from.saturating_sub(1)).unwrap().min(5)..], "from {from}");
+        assert_eq!(records.damage(), []);
+    }
 }
 
 #[test]

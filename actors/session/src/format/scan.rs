@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobSource, LostBlob, NoBlobs};
 use super::chain::{ChainHash, Links};
-use super::record::{BadLine, Print, Sealed, unseal};
-use crate::store::files::journal::REMEMBERED;
+use super::record::{BadLine, Print, Record, Sealed, unseal};
+use crate::store::REMEMBERED;
 
 /// One thing wrong with a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,11 +191,27 @@ pub(crate) enum Check {
     Chain,
 }
 
-/// A journal's bytes, understood.
-#[derive(Debug, Default)]
-pub struct Scan {
+/// Where a line is in a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineAt {
+    /// From 1.
+    pub number: u64,
+    /// Of its first byte.
+    pub offset: u64,
+}
+
+/// What is kept of a record that counts.
+pub(crate) struct Kept<T> {
+    pub of_it: T,
+    pub lost: Vec<LostBlob>,
+    pub print: Option<Print>,
+}
+
+/// A journal's bytes, understood: its entries, or where they are.
+#[derive(Debug)]
+pub struct Scan<T = Arc<Entry>> {
     /// The records that count, in order.
-    pub entries: Vec<(Seq, Arc<Entry>)>,
+    pub entries: Vec<(Seq, T)>,
     /// What the content of the latest of them is known by, as many as a journal remembers.
     pub(crate) prints: VecDeque<(Seq, Print)>,
     /// The highest epoch of any whole line; 0 when there is none.
@@ -222,6 +238,26 @@ pub struct Scan {
     pub newer: Option<u32>,
 }
 
+impl<T> Default for Scan<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            prints: VecDeque::new(),
+            epoch: 0,
+            last_seq: 0,
+            good_end: 0,
+            end: 0,
+            damage: Vec::new(),
+            tail_line: 1,
+            tail_damage: Vec::new(),
+            foreign: false,
+            links: Links::default(),
+            chained_from: None,
+            newer: None,
+        }
+    }
+}
+
 impl Scan {
     /// Reads to the end, or to where reading fails. Blobs are lost: [`Scan::read_with`] finds them.
     pub fn read(reader: impl BufRead) -> io::Result<Self> {
@@ -233,8 +269,35 @@ impl Scan {
         Self::checked(reader, blobs, Check::Lines)
     }
 
-    pub(crate) fn checked(mut reader: impl BufRead, blobs: &dyn BlobSource, check: Check) -> io::Result<Self> {
-        let mut scan = Self { tail_line: 1, ..Self::default() };
+    pub(crate) fn checked(reader: impl BufRead, blobs: &dyn BlobSource, check: Check) -> io::Result<Self> {
+        Self::pass(reader, check, |sealed, _| {
+            let Record { entry, lost, print, .. } = sealed.decode(blobs)?;
+            Ok(Kept { of_it: Arc::new(entry), lost, print })
+        })
+    }
+}
+
+impl Scan<LineAt> {
+    /// Finds the records that count, and reads none of them: what is wrong with what they say is not known yet.
+    pub(crate) fn index(reader: impl BufRead) -> io::Result<Self> {
+        Self::pass(reader, Check::Lines, |sealed, at| {
+            if at.number == 1
+                && let Err(newer @ BadLine::Newer { .. }) = sealed.decode(&NoBlobs)
+            {
+                return Err(newer);
+            }
+            Ok(Kept { of_it: at, lost: Vec::new(), print: None })
+        })
+    }
+}
+
+impl<T> Scan<T> {
+    fn pass(
+        mut reader: impl BufRead,
+        check: Check,
+        keep: impl Fn(&Sealed<'_>, LineAt) -> Result<Kept<T>, BadLine>,
+    ) -> io::Result<Self> {
+        let mut scan = Self::default();
         let mut line = Vec::new();
         let mut number = 0u64;
         loop {
@@ -260,7 +323,7 @@ impl Scan {
                     continue;
                 }
             };
-            let decoded = sealed.decode(blobs);
+            let decoded = keep(&sealed, LineAt { number, offset });
             if let Err(BadLine::Newer { version }) = decoded {
                 scan.newer = Some(version);
                 return Ok(scan);
@@ -299,10 +362,10 @@ impl Scan {
             let wrong = scan.link(&sealed, number, check);
             scan.damage.extend(wrong.map(damage));
             match decoded {
-                Ok(record) => {
-                    scan.damage.extend(record.lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
-                    scan.entries.push((seq, Arc::new(record.entry)));
-                    scan.prints.extend(record.print.map(|print| (seq, print)));
+                Ok(Kept { of_it, lost, print }) => {
+                    scan.damage.extend(lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
+                    scan.entries.push((seq, of_it));
+                    scan.prints.extend(print.map(|print| (seq, print)));
                     if scan.prints.len() > REMEMBERED {
                         scan.prints.pop_front();
                     }

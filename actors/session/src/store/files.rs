@@ -11,6 +11,7 @@ pub(crate) mod folder;
 pub(crate) mod journal;
 mod listing;
 pub(crate) mod ownership;
+mod reading;
 pub(crate) mod recovery;
 mod resting;
 
@@ -25,20 +26,21 @@ use playhouse_protocol::{Durability, Entry, EntryBody, NodeId, Seq, SessionId};
 use rustix::process::{Resource, getrlimit};
 
 use append::Buffers;
-use blob_files::Blobs;
+use blob_files::{Blobs, Reading};
 use disk::Disk;
 use fail::DefaultDisk;
 use folder::{DataDir, NO_FOLLOW, Paths};
-use journal::{Descriptors, Journal, Known, Presence, REMEMBERED};
+use journal::{Descriptors, Journal, Known, Presence};
 
 use ownership::{Claim, OWNER_DRAFT, Owners, read_record};
 
 use crate::format::record::Print;
-use crate::format::scan::{Check, Damage, Scan};
+use crate::format::scan::Check;
 use crate::store::error::StoreError;
-use crate::store::{Holder, Loaded, Promises, Store, Sync, Take};
+use crate::store::{Holder, Loaded, Promises, REMEMBERED, Records, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
 use crate::views::verify::Verification;
+use reading::FileRecords;
 use recovery::JOURNAL_DRAFT;
 use resting::Resting;
 
@@ -229,11 +231,20 @@ impl FileStore {
     }
 
     fn peek(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+        let mut records = Box::new(self.records(session)?);
+        let entries = records.by_ref().collect::<Result<_, _>>()?;
+        Ok(Loaded { entries, epoch: records.epoch, damage: records.damage() })
+    }
+
+    fn records(&self, session: &SessionId) -> Result<FileRecords, StoreError> {
         let (paths, file) = self.open_to_look(session)?;
-        let scan = recovery::read(&paths, &file, Check::Lines)?;
-        let torn = self.torn_tail(session, &scan)?;
-        let damage = scan.damage.into_iter().chain(torn).collect();
-        Ok(Loaded { entries: scan.entries, epoch: scan.epoch, damage })
+        let mut records = FileRecords::open(&paths.journal, file, Reading::Whole)?;
+        records.refuse_newer()?;
+        if self.holder(session)?.is_some() {
+            // What a live owner is writing right now is no damage.
+            records.torn = None;
+        }
+        Ok(records)
     }
 
     fn open_to_look(&self, session: &SessionId) -> Result<(Paths, File), StoreError> {
@@ -243,11 +254,6 @@ impl FileStore {
         let file = folder::open_to_read(&paths.journal)?;
         let file = file.ok_or_else(|| StoreError::Unknown { session: session.clone() })?;
         Ok((paths, file))
-    }
-
-    /// What is torn of a journal; what a live owner is writing right now is not.
-    fn torn_tail(&self, session: &SessionId, scan: &Scan) -> Result<Option<Damage>, StoreError> {
-        Ok(self.holder(session)?.is_none().then(|| scan.tail(None)).flatten())
     }
 
     /// Runs `work`, which appends `entries`, on a loaded journal that is ours under `epoch`; what fails, fails for all
@@ -312,6 +318,12 @@ impl Store for FileStore {
             Take::Own => self.load_owned(session),
             Take::Peek => self.peek(session),
         }
+    }
+
+    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records + '_>, StoreError> {
+        let mut records = self.records(session)?;
+        records.skip_to(from);
+        Ok(Box::new(records))
     }
 
     fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
@@ -436,7 +448,8 @@ impl Store for FileStore {
     fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
         let (paths, file) = self.open_to_look(session)?;
         let scan = recovery::read(&paths, &file, Check::Chain)?;
-        let torn = self.torn_tail(session, &scan)?;
+        // What a live owner is writing right now is not torn.
+        let torn = if self.holder(session)?.is_some() { None } else { scan.tail(None) };
         Ok(Verification::of(session, scan, torn))
     }
 

@@ -6,13 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use playhouse_protocol::{Durability, Entry, EntryId, Seq, SessionId};
 
 use crate::store::error::StoreError;
-use crate::store::{Loaded, Promises, Store, Sync, Take};
+use crate::store::{Loaded, Promises, REMEMBERED, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
 
 /// The epoch of every journal here: there is one process.
 const EPOCH: u64 = 1;
-/// How many of the latest entries are known when they are sent again.
-const REMEMBERED: usize = 4_096;
 
 /// Journals that live as long as the store. Removing a session is the only way to free its memory.
 #[derive(Debug, Default)]

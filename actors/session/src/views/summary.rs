@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use playhouse_protocol::entry::{InputKind, QueuedInput};
+use playhouse_protocol::entry::{InputKind, QueuedInput, Settings};
 use playhouse_protocol::{
-    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, Opened, Outcome,
-    PermissionId, Seq, SessionId,
+    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, Outcome, PermissionId,
+    Seq, SessionId,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::format::scan::{Damage, DamageKind};
-use crate::store::Holder;
+use crate::store::error::StoreError;
+use crate::store::{Holder, Store};
 
 /// How many characters of the first prompt a summary shows.
 const PROMPT_CHARS: usize = 200;
@@ -137,36 +138,26 @@ impl SessionSummary {
         damage: Vec<Damage>,
     ) -> Self {
         let mut fold = Fold::default();
-        for (_, entry) in entries {
-            fold.apply(entry);
-        }
-        let status = fold.status(entries, &damage);
-        let opened = fold.opened;
-        let settings = fold.settings;
-        Self {
-            session_id: session.clone(),
-            agent_id: opened.as_ref().map(|o| o.agent_id.clone()),
-            kind: settings.as_ref().map(|s| s.kind.clone()),
-            cwd: settings.as_ref().map(|s| s.cwd.clone()),
-            model: settings.as_ref().map(|s| format!("{}/{}", s.model.provider, s.model.id)),
-            started_at: entries.first().map(|(_, entry)| entry.at),
-            last_active_at: entries.last().map(|(_, entry)| entry.at),
-            entries: entries.len(),
-            messages: fold.messages,
-            first_prompt: fold.first_prompt,
-            status,
-            parent: opened.and_then(|o| o.spawned_by.as_ref().map(|s| s.parent_session_id.clone())),
-            durability: settings.map(|s| s.durability),
-            held_by,
-            damage,
-        }
+        entries.iter().for_each(|(_, entry)| fold.apply(entry));
+        fold.end(session, held_by, damage)
+    }
+
+    /// Sums up a stored session, one record at a time. Blocks.
+    pub fn read(store: &dyn Store, session: &SessionId) -> Result<Self, StoreError> {
+        let (fold, records) = Fold::over(store.read(session, Seq::default())?)?;
+        Ok(fold.end(session, store.holder(session)?, records.damage()))
     }
 }
 
+/// How a session stands after the entries so far.
 #[derive(Default)]
-struct Fold<'a> {
-    opened: Option<&'a Opened>,
-    settings: Option<&'a playhouse_protocol::entry::Settings>,
+pub(crate) struct Fold {
+    agent_id: Option<AgentId>,
+    parent: Option<SessionId>,
+    settings: Option<Arc<Settings>>,
+    /// When the first and the last entry were made.
+    times: Option<(u64, u64)>,
+    entries: usize,
     messages: usize,
     first_prompt: Option<String>,
     parked: Option<String>,
@@ -175,7 +166,7 @@ struct Fold<'a> {
     /// Runs without an end, whether or not it is known what began them.
     running: HashSet<LoopId>,
     /// Questions that nobody has answered.
-    asked: Vec<(PermissionId, &'a str)>,
+    asked: Vec<(PermissionId, String)>,
     /// The failure that the latest response was.
     failure: Option<FailureKind>,
     /// How the last run ended, if that was without an answer.
@@ -184,12 +175,47 @@ struct Fold<'a> {
     moved: bool,
 }
 
-impl<'a> Fold<'a> {
-    fn status(&mut self, entries: &[(Seq, Arc<Entry>)], damage: &[Damage]) -> SessionStatus {
+impl Fold {
+    /// Folds all of them, and gives them back for what is wrong with them.
+    pub fn over<R: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>>>(
+        mut records: R,
+    ) -> Result<(Self, R), StoreError> {
+        let mut fold = Self::default();
+        for record in &mut records {
+            let (_, entry) = record?;
+            fold.apply(&entry);
+        }
+        Ok((fold, records))
+    }
+
+    /// The summary of a session that has these entries.
+    pub fn end(mut self, session: &SessionId, held_by: Option<Holder>, damage: Vec<Damage>) -> SessionSummary {
+        let status = self.status(&damage);
+        let settings = self.settings;
+        SessionSummary {
+            session_id: session.clone(),
+            agent_id: self.agent_id,
+            kind: settings.as_ref().map(|s| s.kind.clone()),
+            cwd: settings.as_ref().map(|s| s.cwd.clone()),
+            model: settings.as_ref().map(|s| format!("{}/{}", s.model.provider, s.model.id)),
+            started_at: self.times.map(|(first, _)| first),
+            last_active_at: self.times.map(|(_, last)| last),
+            entries: self.entries,
+            messages: self.messages,
+            first_prompt: self.first_prompt,
+            status,
+            parent: self.parent,
+            durability: settings.map(|s| s.durability),
+            held_by,
+            damage,
+        }
+    }
+
+    fn status(&mut self, damage: &[Damage]) -> SessionStatus {
         if damage.iter().any(|damage| damage.kind.is_loss()) {
-            let is_over = self.open.is_empty() && self.running.is_empty() && !lost_at_the_end(entries.len(), damage);
+            let is_over = self.open.is_empty() && self.running.is_empty() && !lost_at_the_end(self.entries, damage);
             let last_run =
-                if self.moved || is_over && self.opened.is_some() { LastRun::Ended } else { LastRun::Unknown };
+                if self.moved || is_over && self.agent_id.is_some() { LastRun::Ended } else { LastRun::Unknown };
             return SessionStatus::Damaged { last_run };
         }
         match (self.parked.take(), self.asked.last()) {
@@ -197,7 +223,7 @@ impl<'a> Fold<'a> {
             // What another session goes on with is over here.
             (None, _) if self.open.is_empty() && self.moved => SessionStatus::Done,
             (None, _) if self.open.is_empty() => self.ended.take().unwrap_or(SessionStatus::Done),
-            (None, Some((_, question))) => SessionStatus::Waiting { question: (*question).to_owned() },
+            (None, Some((_, question))) => SessionStatus::Waiting { question: question.clone() },
             (None, None) => SessionStatus::Unfinished { unreachable: None },
         }
     }
@@ -218,7 +244,10 @@ impl<'a> Fold<'a> {
         }
     }
 
-    fn apply(&mut self, entry: &'a Entry) {
+    fn apply(&mut self, entry: &Entry) {
+        let (first, _) = self.times.unwrap_or((entry.at, entry.at));
+        self.times = Some((first, entry.at));
+        self.entries += 1;
         match &entry.body {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
             // Accepted for later: the agent that takes them writes more.
@@ -231,13 +260,14 @@ impl<'a> Fold<'a> {
         }
         match &entry.body {
             EntryBody::Opened(opened) => {
-                self.opened = Some(opened);
-                self.settings = Some(&opened.settings);
+                self.agent_id = Some(opened.agent_id.clone());
+                self.parent = opened.spawned_by.as_ref().map(|by| by.parent_session_id.clone());
+                self.settings = Some(opened.settings.clone());
                 self.messages = opened.messages.len();
                 let users = opened.messages.iter().find_map(|message| prompt_text(message));
                 self.first_prompt = self.first_prompt.take().or(users);
             }
-            EntryBody::Configured { settings, .. } => self.settings = Some(settings),
+            EntryBody::Configured { settings, .. } => self.settings = Some(settings.clone()),
             EntryBody::Input(QueuedInput { input_id, kind: InputKind::Prompt, messages, .. }) => {
                 self.open.insert(input_id.clone(), entry.loop_id.clone());
                 if self.first_prompt.is_none() {
@@ -262,7 +292,7 @@ impl<'a> Fold<'a> {
                 self.failure = *failure;
             }
             EntryBody::PermissionAsked { permission_id, question, .. } => {
-                self.asked.push((permission_id.clone(), &question.reason));
+                self.asked.push((permission_id.clone(), question.reason.clone()));
             }
             EntryBody::PermissionResolved { permission_id, .. } => self.asked.retain(|(id, _)| id != permission_id),
             EntryBody::ToolEnded { .. }

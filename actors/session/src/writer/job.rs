@@ -9,6 +9,7 @@ use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Refusal, 
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use super::load::{Load, UnderWay};
+use super::observers::Observers;
 use crate::store::error::{Failure, StoreError};
 use crate::store::files::fail;
 use crate::store::memory::MemoryStore;
@@ -195,12 +196,17 @@ impl Outbox {
     }
 
     /// Sends what is there, and gives what is to be done again. Agents that are gone don't need theirs.
-    pub fn deliver(&self) -> Vec<Work> {
+    pub fn deliver(&self, observers: &Observers) -> Vec<Work> {
         let Done { reports, again } = std::mem::take(&mut *lock(&self.0));
         for (Append { reply, ticket, .. }, report) in reports {
             // No longer counted when its sender hears of it.
             drop(ticket);
+            let session = match &report {
+                CommitReport::Committed { session, .. } => Some(session.clone()),
+                CommitReport::Failed { .. } => None,
+            };
             let _ = reply.send_message(report);
+            session.iter().for_each(|session| observers.tell(session));
         }
         again
     }

@@ -317,8 +317,8 @@ impl BlobFiles {
     }
 
     /// Fails if a blob that may be whole could not be read.
-    pub fn into_result(self) -> Result<(), StoreError> {
-        self.failed.into_inner().map_or(Ok(()), Err)
+    pub fn result(&self) -> Result<(), StoreError> {
+        self.failed.borrow().clone().map_or(Ok(()), Err)
     }
 
     fn read(&self, path: &Path, blob: &BlobRef) -> io::Result<Result<String, BlobProblem>> {

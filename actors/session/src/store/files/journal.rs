@@ -12,10 +12,8 @@ use super::folder::Paths;
 use super::ownership::Stamp;
 use crate::format::chain::ChainHash;
 use crate::format::record::Print;
+use crate::store::REMEMBERED;
 use crate::store::error::StoreError;
-
-/// How many entry ids a journal remembers: a sender repeats only what was not acknowledged, which is far less.
-pub(crate) const REMEMBERED: usize = 4096;
 
 /// Whether a journal is on disk yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,18 +1,19 @@
 //! Listing the journals of a data directory. What is damaged is listed with its damage.
 
 use std::fs;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
 
-use super::blob_files::{BlobFiles, Reading};
+use super::blob_files::Reading;
 use super::folder;
+use super::reading::FileRecords;
 use crate::format::record::BadLine;
-use crate::format::scan::{Damage, DamageKind, Scan};
-use crate::store::Holder;
+use crate::format::scan::{Damage, DamageKind};
 use crate::store::error::StoreError;
-use crate::views::summary::SessionSummary;
+use crate::store::{Holder, Records};
+use crate::views::summary::{Fold, SessionSummary};
 
 /// Every session below `sessions`, newest first.
 pub(crate) fn list(
@@ -66,28 +67,27 @@ fn summarise(
         Ok(held_by) => (held_by, Vec::new()),
         Err(e) => (None, vec![unreadable(e.to_string())]),
     };
-    let blobs = BlobFiles::new(path.with_extension("blobs"), Reading::Beginning);
-    let scan = match folder::open_to_read(path) {
-        Ok(Some(file)) => Scan::read_with(BufReader::with_capacity(1 << 16, file), &blobs).map_err(|e| e.to_string()),
+    let records = match folder::open_to_read(path) {
+        Ok(Some(file)) => FileRecords::open(path, file, Reading::Beginning),
         Ok(None) => return None,
-        Err(e) => Err(e.to_string()),
+        Err(e) => Err(e),
     };
-    match scan {
-        Ok(scan) => {
-            if let Some(version) = scan.newer {
-                let kind = DamageKind::BadLine(BadLine::Newer { version });
-                damage.push(Damage { line: 1, offset: 0, kind });
-            } else if held_by.is_none() {
-                damage.extend(scan.tail(None));
-            }
-            damage.extend(scan.damage);
-            Some(SessionSummary::of(session, &scan.entries, held_by, damage))
-        }
-        Err(reason) => {
-            damage.push(unreadable(reason));
-            Some(SessionSummary::of(session, &[], held_by, damage))
-        }
+    if let Some(version) = records.as_ref().ok().and_then(|records| records.newer) {
+        damage.push(Damage { line: 1, offset: 0, kind: DamageKind::BadLine(BadLine::Newer { version }) });
     }
+    Some(match records.map(Box::new).and_then(Fold::over) {
+        Ok((fold, mut records)) => {
+            if records.newer.is_some() || held_by.is_some() {
+                records.torn = None;
+            }
+            damage.append(&mut records.damage());
+            fold.end(session, held_by, damage)
+        }
+        Err(e) => {
+            damage.push(unreadable(e.to_string()));
+            Fold::default().end(session, held_by, damage)
+        }
+    })
 }
 
 /// What is in a folder. One that is gone, or was never there, holds nothing.

@@ -20,7 +20,7 @@ pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, 
     let blobs = BlobFiles::new(paths.blobs.clone(), Reading::Whole);
     let scan = Scan::checked(BufReader::with_capacity(1 << 16, journal), &blobs, check)
         .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
-    blobs.into_result()?;
+    blobs.result()?;
     match scan.newer {
         Some(version) => {
             Err(StoreError::NewerFormat { place: paths.journal.clone().into(), version, supported: FORMAT_VERSION })
