@@ -155,7 +155,7 @@ impl AgentBuilder {
         builder
     }
 
-    fn settings_mut(&mut self) -> &mut Settings {
+    pub(crate) fn settings_mut(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.settings)
     }
 

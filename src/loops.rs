@@ -148,34 +148,24 @@ where
 }
 
 fn agent_for(house: &House, context: AgentContext, config: AgentLoopConfig) -> AgentBuilder {
-    let mut agent = house
-        .agent()
-        .definition(config.definition)
-        .system_prompt(context.system_prompt)
-        .messages(context.messages)
-        .limits(config.limits)
-        .retry(config.retry)
-        .permission(config.permission)
-        .tool_execution(config.tool_execution)
-        .thinking(config.thinking_level)
-        .cache_config(config.cache)
-        .steering_mode(config.steering_mode)
-        .follow_up_mode(config.follow_up_mode);
+    let mut agent = house.agent().definition(config.definition).messages(context.messages);
     if let Some(model) = config.model {
         agent = agent.model(model);
     }
-    if let Some(tokens) = config.max_tokens {
-        agent = agent.max_tokens(tokens);
-    }
-    if let Some(temperature) = config.temperature {
-        agent = agent.temperature(temperature);
-    }
-    if let Some(id) = config.config_id {
-        agent = agent.config_id(id);
-    }
-    if let Some(metadata) = config.metadata {
-        agent = agent.metadata(metadata);
-    }
+    let settings = agent.settings_mut();
+    settings.system_prompt = context.system_prompt.into();
+    settings.limits = config.limits;
+    settings.retry = config.retry;
+    settings.permission = config.permission;
+    settings.tool_execution = config.tool_execution;
+    settings.thinking_level = config.thinking_level;
+    settings.max_tokens = config.max_tokens;
+    settings.temperature = config.temperature;
+    settings.cache = config.cache;
+    settings.config_id = config.config_id;
+    settings.steering_mode = config.steering_mode;
+    settings.follow_up_mode = config.follow_up_mode;
+    settings.metadata = config.metadata.map(Arc::new);
     match context.cwd {
         Some(cwd) => agent.cwd(cwd),
         None => agent,

@@ -101,7 +101,7 @@ impl Questions {
         state.start_reading();
         let State { lines, output, .. } = &mut *state;
         while lines.try_recv().is_ok() {}
-        let mut open = Open::new(&self.asking, output);
+        let mut open = OnScreen::new(&self.asking, output);
         // A person who cannot see the question cannot say yes.
         let answer = match open.ask(&question(request)) {
             Ok(()) => lines.recv().await,
@@ -139,13 +139,13 @@ fn forget_typed() {
 }
 
 /// A question on the screen, until it is answered or called off.
-struct Open<'a> {
+struct OnScreen<'a> {
     asking: &'a Asking,
     output: &'a mut Box<dyn Write + Send>,
     is_answered: bool,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OnScreen<'a> {
     fn new(asking: &'a Asking, output: &'a mut Box<dyn Write + Send>) -> Self {
         asking.open.store(true, Ordering::SeqCst);
         Self { asking, output, is_answered: false }
@@ -158,7 +158,7 @@ impl<'a> Open<'a> {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OnScreen<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             // Nobody pressed enter; what comes next needs a line of its own.
