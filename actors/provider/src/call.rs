@@ -12,16 +12,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{Message, ProviderError, StreamConfig};
-use tokio::task::AbortHandle;
+use playhouse_supervision::Task;
 
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
 /// What the fail points of tests know it by: its kind, and its one step.
 pub(crate) const KIND: (&str, &[&str]) = ("call", &["Run"]);
-
-/// An attempt that is under way.
-pub(crate) struct Call(AbortHandle);
 
 /// One attempt.
 pub(crate) struct Job {
@@ -51,37 +48,27 @@ pub enum Rest {
     Some,
 }
 
-impl Call {
-    /// Starts an attempt; `say` is told how it ended, and then when what was left is done.
-    pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Self {
-        let task = tokio::spawn(async move {
-            // Dropped last, so that nothing of the request is left when its end is told.
-            let end = End(Some(say));
-            let sink = job.sink.clone();
-            let work = AssertUnwindSafe(async move {
-                playhouse_supervision::chaos::strike("call", "Run");
-                job.provider.stream(&job.config, &job.sink).await
-            });
-            let outcome = work.catch_unwind().await;
-            let rest = sink.rest();
-            let left = if rest.is_some() { Rest::Some } else { Rest::None };
-            let outcome =
-                outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) }));
-            let say = end.tell(outcome, left);
-            if let (Some(rest), Some(say)) = (rest, say) {
-                // However it ends, it has ended.
-                let _ = AssertUnwindSafe(rest).catch_unwind().await;
-                say(Said::Done);
-            }
+/// Starts an attempt, which is under way until it is dropped; `say` is told how it ended, and then when what was left is done.
+pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Task {
+    Task::spawn(async move {
+        // Dropped last, so that nothing of the request is left when its end is told.
+        let end = End(Some(say));
+        let sink = job.sink.clone();
+        let work = AssertUnwindSafe(async move {
+            playhouse_supervision::chaos::strike("call", "Run");
+            job.provider.stream(&job.config, &job.sink).await
         });
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+        let outcome = work.catch_unwind().await;
+        let rest = sink.rest();
+        let left = if rest.is_some() { Rest::Some } else { Rest::None };
+        let outcome = outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) }));
+        let say = end.tell(outcome, left);
+        if let (Some(rest), Some(say)) = (rest, say) {
+            // However it ends, it has ended.
+            let _ = AssertUnwindSafe(rest).catch_unwind().await;
+            say(Said::Done);
+        }
+    })
 }
 
 /// Tells the end of a call that was dropped before it had one.
@@ -134,7 +121,7 @@ mod tests {
     async fn f21_a_call_that_ends_without_a_result_is_lost() {
         let (end, mut ended) = mpsc::channel(1);
         let job = Job { provider: Arc::new(Hangs), config: config("hi"), sink: StreamSink::discard() };
-        let call = Call::start(job, move |said| end.try_send(said).unwrap());
+        let call = start(job, move |said| end.try_send(said).unwrap());
         tokio::task::yield_now().await;
         drop(call);
         let Some(Said::Ended(outcome, Rest::None)) = ended.recv().await else { panic!() };

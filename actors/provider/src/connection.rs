@@ -2,7 +2,7 @@
 //!
 //! - Supervised by: the house's `providers` supervisor.
 //! - Owns: the provider (its client and pool), the calls in flight, those that wait for their turn or for their next
-//!   attempt, their timers. It holds one `Call` per attempt and keeps nothing of a call that is over.
+//!   attempt, their timers. It holds one task per attempt and keeps nothing of a call that is over.
 //! - Takes: [`ConnectionMsg`]. Reports go to the agent as [`CallReport`]s; the deltas of an attempt always come before
 //!   its end.
 //! - When it dies: its calls end with it. Agents monitor it and ask again; nothing is reported.

@@ -4,7 +4,7 @@
 //! credentials, recordings ([`Recorder`], [`Replayer`]), timers. The
 //! protocols are pure: a turn in, a request out; bytes in, events out; no clock.
 //!
-//! A [`Connection`] owns the one retry layer and holds one `Call` per attempt; deltas go from the call
+//! A [`Connection`] owns the one retry layer and holds one task per attempt; deltas go from the call
 //! straight to the agent, one batch at a time ([`StreamSink`]).
 //!
 //! This crate never takes a cut stream for a finished response, never sends a request that its retry layer did not

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ractor::ActorCell;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::restart::{Exit, RestartBudget, RestartPolicy};
@@ -123,21 +122,5 @@ pub(crate) async fn end(cell: ActorCell, how: Shutdown) -> Ended {
     match timeout(KILL_GRACE, cell.wait(None)).await {
         Ok(_) => Ended::Gone,
         Err(_) => Ended::Stuck,
-    }
-}
-
-/// A task that ends with its owner.
-#[derive(Debug)]
-pub(crate) struct Task(JoinHandle<()>);
-
-impl Task {
-    pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -46,6 +46,7 @@ mod lru;
 pub mod restart;
 pub mod selftest;
 pub mod supervisor;
+mod task;
 pub mod threads;
 pub mod tree;
 
@@ -56,5 +57,6 @@ pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, RestartBudget, RestartHistory, RestartPolicy};
 pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
+pub use task::Task;
 pub use threads::{NoResult, ThreadPermit, Threads};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use playhouse_protocol::{CallId, CallReport, ProviderError};
+use playhouse_supervision::Task;
 use ractor::ActorRef;
 use tokio::time::{Instant, timeout};
 
 use super::ConnectionMsg;
 use super::admission::{End, Ticket};
 use super::order::{millis, pause, priced, tokens_of};
-use super::state::{ConnectionState, Phase, Running, Timer, Until};
+use super::state::{ConnectionState, Phase, Running, Until, later};
 use crate::call::{Outcome, Rest};
 
 /// How long looking for other credentials may take.
@@ -75,7 +76,7 @@ impl ConnectionState {
             self.try_again(call);
         } else if self.refresh.is_none() {
             let (provider, connection) = (self.provider.clone(), myself.clone());
-            self.refresh = Some(Timer::of(async move {
+            self.refresh = Some(Task::spawn(async move {
                 let search = AssertUnwindSafe(async { provider.refresh().await }).catch_unwind();
                 let lost = |message: &str| Err(ProviderError::Auth { message: message.to_owned() });
                 let outcome = match timeout(REFRESH, search).await {
@@ -138,7 +139,7 @@ impl ConnectionState {
                 order.attempts += 1;
                 self.generation += 1;
                 let generation = self.generation;
-                let timer = Timer::new(delay, myself.clone(), ConnectionMsg::RetryDue { call, generation });
+                let timer = later(delay, myself.clone(), ConnectionMsg::RetryDue { call, generation });
                 running.phase = Phase::Pausing { generation, until: Until::Both { _timer: timer } };
                 return;
             }

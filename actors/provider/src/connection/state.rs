@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use playhouse_protocol::{CallId, ProviderError};
+use playhouse_supervision::Task;
 use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::admission::{Admission, End, Ticket, Verdict, Why};
 use super::order::{Order, Patience, millis};
 use super::status::ConnectionStatus;
 use super::{ConnectionArgs, ConnectionMsg};
-use crate::call::{Call, Job, Said};
+use crate::call::{self, Job, Said};
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
@@ -31,15 +31,15 @@ pub struct ConnectionState {
     /// How many calls each monitored agent has.
     pub(super) agents: HashMap<ActorId, usize>,
     /// Calls that have ended and still have something to do.
-    lingering: HashMap<Ticket, Call>,
+    lingering: HashMap<Ticket, Task>,
     /// How many of the calls can fall back on another model.
     fallible: usize,
     /// Counts tickets and pauses.
     pub(super) generation: u64,
     /// When to look again who may go.
-    pub(super) look: Option<(Instant, Timer)>,
+    pub(super) look: Option<(Instant, Task)>,
     /// The search for other credentials that is under way.
-    pub(super) refresh: Option<Timer>,
+    pub(super) refresh: Option<Task>,
     /// How often there were others.
     pub(super) refreshed: u64,
 }
@@ -57,7 +57,7 @@ pub(super) enum Phase {
     InFlight {
         ticket: Ticket,
         sink: StreamSink,
-        call: Call,
+        call: Task,
     },
     /// It waits for its next attempt.
     Pausing {
@@ -73,34 +73,19 @@ pub(super) enum Phase {
 /// What the next attempt waits for. The pause counts from the failure, whenever the agent's word comes.
 pub(super) enum Until {
     /// The end of the pause, and the agent's word that the failure is in its journal.
-    Both { _timer: Timer },
+    Both { _timer: Task },
     /// The end of the pause.
-    Pause { _timer: Timer },
+    Pause { _timer: Task },
     /// The agent's word.
     Word,
 }
 
-/// Something that will send the connection a message, unless it is dropped.
-pub(super) struct Timer(JoinHandle<()>);
-
-impl Timer {
-    pub(super) fn of(work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
-    }
-
-    pub(super) fn new(delay: Duration, to: ActorRef<ConnectionMsg>, message: ConnectionMsg) -> Self {
-        Self(tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            // A connection that is dead has no call that waits.
-            let _ = to.send_message(message);
-        }))
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Sends the connection a message after a pause, unless it is dropped.
+pub(super) fn later(delay: Duration, to: ActorRef<ConnectionMsg>, message: ConnectionMsg) -> Task {
+    Task::after(delay, move || {
+        // A connection that is dead has no call that waits.
+        let _ = to.send_message(message);
+    })
 }
 
 impl Drop for ConnectionState {
@@ -189,7 +174,7 @@ impl ConnectionState {
         }
         let wake = self.admission.wake_at(now);
         if self.look.as_ref().map(|(at, _)| *at) != wake {
-            self.look = wake.map(|at| (at, Timer::new(at - now, myself.clone(), ConnectionMsg::Look)));
+            self.look = wake.map(|at| (at, later(at - now, myself.clone(), ConnectionMsg::Look)));
         }
         self.status.set(&self.admission, now);
     }
@@ -266,7 +251,7 @@ impl ConnectionState {
         config.attempt = attempt;
         let job = Job { provider, config, sink: sink.clone() };
         let connection = myself.clone();
-        let started = Call::start(job, move |said| {
+        let started = call::start(job, move |said| {
             let message = match said {
                 Said::Ended(outcome, rest) => {
                     let (call, outcome) = (call.clone(), Box::new(outcome));
@@ -321,7 +306,7 @@ impl ConnectionState {
     }
 
     /// Keeps a call that has ended until it has done the rest.
-    pub(super) fn linger(&mut self, ticket: Ticket, call: Call) {
+    pub(super) fn linger(&mut self, ticket: Ticket, call: Task) {
         self.lingering.insert(ticket, call);
         self.admission.linger(self.lingering.len());
     }

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use ractor::{ActorCell, ActorId, ActorRef, RpcReplyPort};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::close::{outcome, tell};
 use super::{
     Census, Ending, Notice, NoticeFn, Report, StartReply, Step, StopReply, SupervisorArgs, SupervisorError,
     SupervisorMsg, answer,
 };
-use crate::child::{ChildSpec, Ended, Task, end};
+use crate::child::{ChildSpec, Ended, end};
 use crate::restart::{Decision, Exit, RestartHistory};
+use crate::task::Task;
 use crate::tree::{NodeState, Tree, TreeNode};
 
 /// Everything a supervisor owns.
@@ -382,8 +383,7 @@ impl State {
 /// Reports `step` after a pause.
 fn later(to: &ActorRef<SupervisorMsg>, after: Duration, step: Step) -> Task {
     let to = to.clone();
-    Task::spawn(async move {
-        sleep(after).await;
+    Task::after(after, move || {
         let _ = to.send_message(SupervisorMsg::Report(Report(step)));
     })
 }

@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 use playhouse_protocol::{
     Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
+use playhouse_supervision::Task;
 use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorRuntime, DerivedActorRef, SupervisionEvent,
 };
 use serde_json::Value;
-use tokio::task::AbortHandle;
 
 use crate::output::OutputRoom;
 use crate::process::sweeps::Sweeps;
@@ -152,7 +152,7 @@ pub struct ExecutorState {
     runs: HashMap<ActorId, Running>,
     by_call: HashMap<ToolCallId, ActorId>,
     /// The earliest deadline, and what tells of it. One for all: most calls are over long before.
-    clock: Option<(tokio::time::Instant, Timer)>,
+    clock: Option<(tokio::time::Instant, Task)>,
 }
 
 struct Running {
@@ -166,7 +166,7 @@ struct Running {
     outbox: Arc<Outbox>,
     sweeps: Sweeps,
     /// The end of the grace, of the drop, or of the sweep: whatever the phase waits for, but the deadline.
-    timer: Option<Timer>,
+    timer: Option<Task>,
 }
 
 impl std::fmt::Debug for Running {
@@ -201,28 +201,9 @@ enum Why {
     TimedOut,
 }
 
-/// A task that dies with its owner.
-#[derive(Debug)]
-struct Timer(AbortHandle);
-
-impl Timer {
-    fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(work).abort_handle())
-    }
-
-    fn after(time: Duration, myself: &ActorRef<ExecutorMsg>, run: ActorId, wait: Wait) -> Self {
-        let myself = myself.clone();
-        Self::start(async move {
-            tokio::time::sleep(time).await;
-            tell(&myself, Note::Elapsed(run, wait));
-        })
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+fn after(time: Duration, myself: &ActorRef<ExecutorMsg>, run: ActorId, wait: Wait) -> Task {
+    let myself = myself.clone();
+    Task::after(time, move || tell(&myself, Note::Elapsed(run, wait)))
 }
 
 /// An executor that is gone needs no notes.
@@ -375,7 +356,7 @@ impl ExecutorState {
             return;
         }
         let executor = myself.clone();
-        let timer = Timer::start(async move {
+        let timer = Task::spawn(async move {
             tokio::time::sleep_until(deadline).await;
             tell(&executor, Note::Due);
         });
@@ -401,7 +382,7 @@ impl ExecutorState {
         match run.phase {
             Phase::Working => {
                 run.phase = Phase::Stopping(why);
-                run.timer = Some(Timer::after(GRACE, myself, id, Wait::Grace));
+                run.timer = Some(after(GRACE, myself, id, Wait::Grace));
                 run.cancel.cancel();
             }
             Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_) => {}
@@ -413,7 +394,7 @@ impl ExecutorState {
         match (&run.phase, wait) {
             (Phase::Stopping(why), Wait::Grace) => {
                 run.phase = Phase::Killed(*why);
-                run.timer = Some(Timer::after(ABANDON, myself, id, Wait::Drop));
+                run.timer = Some(after(ABANDON, myself, id, Wait::Drop));
                 run.cell.kill();
             }
             (Phase::Killed(why), Wait::Drop) => {
@@ -447,7 +428,7 @@ impl ExecutorState {
             return self.finish(id);
         }
         let (sweeps, executor) = (run.sweeps.clone(), myself.clone());
-        run.timer = Some(Timer::start(async move {
+        run.timer = Some(Task::spawn(async move {
             sweeps.settled().await;
             tell(&executor, Note::Swept(id));
         }));
