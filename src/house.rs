@@ -195,10 +195,10 @@ impl House {
     }
 
     /// Takes a session for the house itself, or says who has it.
-    fn hold(&self, session: &SessionId) -> Result<Held, Occupant> {
+    fn hold(&self, session: &SessionId) -> Result<Hold, Occupant> {
         let backstage = self.0.backstage.clone();
         backstage.sessions.occupy(session, Occupant::House)?;
-        Ok(Held { backstage, session: session.clone() })
+        Ok(Hold { backstage, session: session.clone() })
     }
 
     /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
@@ -393,18 +393,18 @@ fn unused(error: &impl fmt::Display) -> StoreError {
 
 /// A session in the hands of the house itself, until this is dropped.
 #[derive(Debug)]
-struct Held {
+struct Hold {
     backstage: Arc<Backstage>,
     session: SessionId,
 }
 
-impl Held {
+impl Hold {
     fn session(&self) -> &SessionId {
         &self.session
     }
 }
 
-impl Drop for Held {
+impl Drop for Hold {
     fn drop(&mut self) {
         self.backstage.sessions.leave(&self.session, &Occupant::House);
     }

@@ -8,7 +8,7 @@ use playhouse_protocol::{AgentEvent, AgentId, EntryBody, Event, EventId, Seq, Se
 use playhouse_session::{Note, StoreError, WriterMsg};
 use playhouse_supervision::{Supervisor, SupervisorError};
 
-use super::{Held, House, in_use, unused};
+use super::{Hold, House, in_use, unused};
 
 impl House {
     /// A supervisor gave a child up: its address says so to everybody who waits for it, and an agent's journal as well.
@@ -147,7 +147,7 @@ impl House {
         self.say_and_release(held, EntryBody::RotatedTo { session: successor }).await
     }
 
-    async fn say_and_release(&self, held: Held, body: EntryBody) -> Result<(), StoreError> {
+    async fn say_and_release(&self, held: Hold, body: EntryBody) -> Result<(), StoreError> {
         let house = self.clone();
         let said = tokio::spawn(async move {
             let said = house.say(held.session(), body).await;

@@ -26,7 +26,7 @@ pub enum ResumeError {
         "the journal of session `{session}` is damaged ({damage}), and what was left to do cannot be told: look at it with `playhouse sessions show {session}`, go on as far as it goes with `playhouse resume {session} --accept-broken-chain`"
     )]
     Damaged {
-        /// The session.
+        /// The session that was to go on.
         session: SessionId,
         /// What is wrong with it.
         damage: String,
@@ -36,15 +36,15 @@ pub enum ResumeError {
         "session `{session}` is of the kind `{kind}`, which this program does not have; register it with `House::builder().kind(…)`"
     )]
     MissingKind {
-        /// The session.
+        /// The session that was to go on.
         session: SessionId,
-        /// Its kind.
+        /// The kind that its journal names.
         kind: String,
     },
     /// Its kind's code cannot be made here.
     #[error("session `{session}` cannot go on: {reason}")]
     MissingPart {
-        /// The session.
+        /// The session that was to go on.
         session: SessionId,
         /// What is missing.
         reason: String,
@@ -52,7 +52,7 @@ pub enum ResumeError {
     /// It belongs to a sub-agent.
     #[error("session `{session}` belongs to a sub-agent; resume its parent `{parent}`")]
     Child {
-        /// The session.
+        /// The session that was to go on.
         session: SessionId,
         /// The parent's session.
         parent: SessionId,

@@ -1,16 +1,17 @@
 //! The session writer, the journal and the stores that keep it.
 //!
 //! A session's journal is one append-only file of checked lines ([`record`]); what a reader makes of it, damage
-//! included, is [`scan`]. Each line's hash covers all before it ([`chain`]), and [`verify`] checks them. A [`Store`] keeps journals: [`FileStore`] in a data directory that several processes share,
-//! [`MemoryStore`] for tests and for durability `none`. The [`Writer`] actor appends for many agents and flushes in
-//! groups; `Committed` means that the entry is as safe as its class asks.
+//! included, is [`scan`]. Each line's hash covers all before it ([`chain`]), and [`verify`] checks them. A [`Store`]
+//! keeps journals: [`FileStore`] in a data directory that several processes share, [`MemoryStore`] for durability `none`,
+//! or one that a program brings; [`Store::promises`] says how safe they are there. The [`Writer`] actor appends for many
+//! agents and flushes in groups; `Committed` means that the entry is as safe as its class asks.
 //!
 //! A string of more than 64 KiB (an image, a long output) is not in its entry's line but a file of its own, named by
 //! its hash ([`blob`]) and flushed before the line that names it. A crash in between leaves a file that nothing names:
 //! harmless, and gone when the session is removed.
 //!
-//! Purity: [`blob`], [`chain`], [`record`], [`scan`] and [`summary`] are pure. Everything else is blocking file I/O, done by
-//! the Writer on threads of its own. This crate never interprets a conversation, never calls a model or a tool, never
+//! Purity: `format` and `views` are pure, but for what reads a store. Everything else is blocking file I/O, done by the
+//! Writer on threads of its own. This crate never interprets a conversation, never calls a model or a tool, never
 //! deletes a byte of a journal without keeping it aside, and never acknowledges what it has not written.
 
 mod format;

@@ -47,7 +47,7 @@ pub enum Sync {
 /// A journal, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
-    /// In order.
+    /// The entries that count, by their numbers.
     pub entries: Vec<(Seq, Arc<Entry>)>,
     /// What the owner's appends must name.
     pub epoch: u64,
@@ -85,21 +85,16 @@ impl Promises {
             (Durability::Os | Durability::Flush, Durability::None) | (Durability::Flush, Durability::Os) => false,
         }
     }
-
-    /// Whether its sessions can be gone on with after the process has ended.
-    pub fn outlive_the_process(self) -> bool {
-        self.keeps(Durability::Os)
-    }
 }
 
 /// A batch for one journal.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Whose journal.
+    /// The session that it is for.
     pub session: SessionId,
     /// What [`Store::own`] or [`Store::load`] gave.
     pub epoch: u64,
-    /// In order.
+    /// Written in this order.
     pub entries: Arc<[Arc<Entry>]>,
     /// How safe it must be before it is answered.
     pub sync: Sync,

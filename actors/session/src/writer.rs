@@ -72,11 +72,11 @@ pub enum WriterMsg {
     /// Append a batch and report when it is as durable as its class asks. The first append to a session that was
     /// not loaded takes ownership of it.
     Append {
-        /// Whose journal.
+        /// The session that it is for.
         session: SessionId,
         /// What [`Class::D`](playhouse_protocol::Class) costs there.
         durability: Durability,
-        /// The entries.
+        /// Its entries, its class and the number that the report names.
         batch: Batch,
         /// Who is told.
         reply: DerivedActorRef<CommitReport>,
@@ -84,7 +84,7 @@ pub enum WriterMsg {
     /// Take ownership and read everything, after the appends that came before. A session that refused appends takes
     /// them again.
     Load {
-        /// Whose journal.
+        /// The session to read.
         session: SessionId,
         /// Who is told.
         reply: RpcReplyPort<Result<Loaded, StoreError>>,
@@ -92,7 +92,7 @@ pub enum WriterMsg {
     /// Say something in a stored session that no agent writes to, unless its journal ends with just that. Answers the
     /// entry's number; `None` when nothing was written, for one that has no journal too.
     Note {
-        /// Whose journal.
+        /// The session that it is said in.
         session: SessionId,
         /// What is said.
         note: Note,
@@ -102,17 +102,17 @@ pub enum WriterMsg {
     /// Free the memory of a session that will be quiet for a while, when it is convenient; it stays this process's. Any
     /// other message about it that comes before calls this off.
     Rest {
-        /// Whose.
+        /// The session that rests.
         session: SessionId,
     },
     /// As `Rest`, and let other processes have it.
     Release {
-        /// Whose.
+        /// The session to give up.
         session: SessionId,
     },
     /// Delete a session for good.
     Remove {
-        /// Whose.
+        /// The session to delete.
         session: SessionId,
         /// Who is told.
         reply: RpcReplyPort<Result<(), StoreError>>,

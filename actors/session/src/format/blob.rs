@@ -35,7 +35,7 @@ impl BlobName {
         *self == Self::of(content) || self.0 == older()
     }
 
-    /// As text.
+    /// The name as 64 hex digits, as its file is called.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,7 +65,7 @@ pub struct BlobRef {
     /// Its name.
     #[serde(rename = "$blob")]
     pub name: BlobName,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -79,9 +79,9 @@ impl BlobRef {
 /// A blob that could not be put back; a note stands in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostBlob {
-    /// Which.
+    /// The name that the record has for it.
     pub blob: BlobName,
-    /// Why.
+    /// What is wrong with its file.
     #[serde(flatten)]
     pub problem: BlobProblem,
 }
@@ -109,9 +109,9 @@ pub enum BlobProblem {
     /// It is shorter or longer than when it was written.
     #[error("has {found} bytes instead of {expected}")]
     Length {
-        /// As written.
+        /// How many bytes were written.
         expected: u64,
-        /// As found.
+        /// How many bytes the file has.
         found: u64,
     },
     /// Its bytes are not those that were written.

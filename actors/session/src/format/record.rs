@@ -26,7 +26,7 @@ pub struct Record {
     pub seq: Seq,
     /// The epoch of the owner that wrote it.
     pub epoch: u64,
-    /// The entry.
+    /// What it says, with its blobs in their places.
     pub entry: Entry,
     /// What of it is lost; notes stand in the places.
     pub lost: Vec<LostBlob>,
@@ -66,17 +66,17 @@ pub enum BadLine {
     /// Its bytes changed after they were written.
     #[error("its checksum is {said}, but its bytes give {found}")]
     Checksum {
-        /// As stored.
+        /// The checksum that the line has.
         said: String,
-        /// As computed.
+        /// The checksum of what stands in it.
         found: String,
     },
     /// Whole, but of a kind that this build does not know.
     #[error("entry {seq} is whole but not of a kind this version knows ({reason}); use a newer version to read it", seq = seq.0)]
     UnknownEntry {
-        /// Its number.
+        /// The number that the line has.
         seq: Seq,
-        /// Its epoch.
+        /// The epoch of the owner that wrote it.
         epoch: u64,
         /// The parser's words.
         reason: String,

@@ -43,7 +43,7 @@ pub struct Damage {
 pub enum DamageKind {
     /// The end of the file holds no whole record.
     Torn {
-        /// How much.
+        /// How many bytes there are after the last whole record.
         bytes: u64,
         /// Where it was put, if it was cut.
         kept_aside: Option<PathBuf>,
@@ -55,23 +55,23 @@ pub enum DamageKind {
     BadLine(BadLine),
     /// A line that an owner wrote after it had lost the journal was skipped.
     Stale {
-        /// Its number.
+        /// The number that the line has.
         seq: Seq,
-        /// Its epoch.
+        /// The epoch that was over when it was written.
         epoch: u64,
     },
     /// A line whose number does not follow was skipped.
     OutOfOrder {
-        /// Its number.
+        /// The number that the line has.
         seq: Seq,
         /// The number before it.
         after: Seq,
     },
     /// Entries are gone without a trace.
     Missing {
-        /// The first.
+        /// The first number that is not there.
         from: Seq,
-        /// The last.
+        /// The last number that is not there.
         to: Seq,
     },
     /// A part of an entry is lost; a note stands in its place.
@@ -84,12 +84,12 @@ pub enum DamageKind {
     },
     /// A record's hash does not follow from the record before it.
     Unlinked {
-        /// Its number.
+        /// The number of the record.
         seq: Seq,
     },
     /// A record has no hash, though one before it has.
     NoHash {
-        /// Its number.
+        /// The number of the record.
         seq: Seq,
     },
     /// The journal is another session's.

@@ -62,7 +62,7 @@ pub enum StoreError {
     Held {
         /// The session that was asked for.
         session: SessionId,
-        /// Its owner.
+        /// The name of the process that has it.
         node: NodeId,
         /// The owner's process.
         pid: u32,
@@ -94,7 +94,7 @@ pub enum StoreError {
     /// The store cannot be reached for now. It may have what was sent, or not: send it again.
     #[error("{place} cannot be reached ({reason}); what is to be written is sent again")]
     Away {
-        /// The store.
+        /// The store that did not answer.
         place: Location,
         /// What was said instead of an answer.
         reason: String,
@@ -124,7 +124,7 @@ pub enum StoreError {
     /// Someone else changed the file.
     #[error("{place} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
     Changed {
-        /// The journal.
+        /// The journal that was changed.
         place: Location,
         /// Its length as left.
         expected: u64,
@@ -134,11 +134,11 @@ pub enum StoreError {
     /// It was written by a newer version.
     #[error("{place} has format version {version}, this build reads up to {supported}; use a newer version")]
     NewerFormat {
-        /// The journal.
+        /// The journal that cannot be read.
         place: Location,
-        /// Its version.
+        /// The version that it was written in.
         version: u32,
-        /// Ours.
+        /// The newest version that this build reads.
         supported: u32,
     },
     /// The entry cannot be written.
@@ -152,7 +152,7 @@ pub enum StoreError {
     /// A node's name that is in use or cannot be one.
     #[error("node `{node}` {reason}")]
     Node {
-        /// The name.
+        /// The name that was asked for.
         node: NodeId,
         /// Why, and what to do.
         reason: &'static str,
@@ -160,7 +160,7 @@ pub enum StoreError {
     /// A link stands where a folder or file of the store belongs.
     #[error("{place} is a symbolic link; the store follows none: give the real path")]
     Symlink {
-        /// The link.
+        /// Where the link is.
         place: Location,
     },
     /// Something else stands where a folder belongs.
@@ -199,7 +199,7 @@ pub enum StoreError {
     /// next load finds out.
     #[error("{cause}; what was being written may be in the journal all the same")]
     InDoubt {
-        /// What failed.
+        /// What failed after the write.
         cause: Box<StoreError>,
     },
     /// Anything else the system said.

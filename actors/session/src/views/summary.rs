@@ -21,9 +21,9 @@ const PROMPT_CHARS: usize = 200;
 /// What a list shows of a session. What stands in the first entry is `None` when that entry cannot be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {
-    /// The session.
+    /// Whose journal was summed up.
     pub session_id: SessionId,
-    /// Its agent.
+    /// The agent that its journal was begun for.
     pub agent_id: Option<AgentId>,
     /// The kind its agent's code is registered under.
     pub kind: Option<String>,
@@ -80,12 +80,12 @@ pub enum SessionStatus {
     Aborted,
     /// A limit stopped the last run.
     Limited {
-        /// Which.
+        /// The limit that was reached first.
         limit: LimitHit,
     },
     /// Its agent gave up and waits to be resumed.
     Parked {
-        /// Why.
+        /// What it is missing, or what went wrong again and again.
         reason: String,
     },
     /// Its journal has lost something; [`SessionSummary::damage`] says what.

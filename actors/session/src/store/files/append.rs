@@ -14,7 +14,7 @@ use playhouse_protocol::{Entry, Fate, Seq, SessionId};
 
 use super::disk::{flush_folder, write_batch};
 use super::folder::{self, Made, NO_FOLLOW, Paths};
-use super::journal::{Journal, Known, Presence};
+use super::journal::{Journal, KnownEntry, Presence};
 use super::recovery;
 use super::{FileStore, lock};
 use crate::format::blob;
@@ -90,7 +90,7 @@ impl FileStore {
             .iter()
             .try_for_each(|(entry, seq)| {
                 let print = self.encode(session, journal, &mut head, (*seq, entry), &mut buffers)?;
-                encoded.push((entry.id.clone(), Known { seq: *seq, print: Some(print) }));
+                encoded.push((entry.id.clone(), KnownEntry { seq: *seq, print: Some(print) }));
                 Ok(())
             })
             .and_then(|()| match sync {
@@ -199,9 +199,9 @@ fn number<'a>(
     let mut seqs = Vec::with_capacity(entries.len());
     for entry in entries {
         let seq = match journal.recent.get(&entry.id) {
-            Some(Known { seq, print: None }) => seq,
-            Some(Known { seq, print: Some(known) }) if print(session, entry, &mut Vec::new())? == known => seq,
-            Some(Known { print: Some(_), .. }) => return Err(conflict(session, entry)),
+            Some(KnownEntry { seq, print: None }) => seq,
+            Some(KnownEntry { seq, print: Some(known) }) if print(session, entry, &mut Vec::new())? == known => seq,
+            Some(KnownEntry { print: Some(_), .. }) => return Err(conflict(session, entry)),
             None => match fresh.iter().find(|(other, _)| other.id == entry.id) {
                 Some((other, seq)) if other.body == entry.body => *seq,
                 Some(_) => return Err(conflict(session, entry)),

@@ -22,7 +22,7 @@ pub(crate) enum Presence {
     Nothing,
     /// An owner record, no file.
     Claimed,
-    /// Both.
+    /// An owner record and a file.
     File,
 }
 
@@ -76,7 +76,7 @@ impl Journal {
 
 /// An entry that a journal has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownEntry {
     pub seq: Seq,
     /// `None` if a part of the entry is lost, so that it cannot be compared.
     pub print: Option<Print>,
@@ -85,12 +85,12 @@ pub(crate) struct Known {
 /// The last entries' ids and what is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct RecentIds {
-    by_id: HashMap<EntryId, Known>,
+    by_id: HashMap<EntryId, KnownEntry>,
     order: VecDeque<EntryId>,
 }
 
 impl RecentIds {
-    pub fn get(&self, id: &EntryId) -> Option<Known> {
+    pub fn get(&self, id: &EntryId) -> Option<KnownEntry> {
         self.by_id.get(id).copied()
     }
 
@@ -99,7 +99,7 @@ impl RecentIds {
         self.order.back().cloned()
     }
 
-    pub fn push(&mut self, id: EntryId, known: Known) {
+    pub fn push(&mut self, id: EntryId, known: KnownEntry) {
         if self.by_id.insert(id.clone(), known).is_none() {
             self.order.push_back(id);
         }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn ids_are_remembered_up_to_a_bound() {
-        let known = |n| Known { seq: Seq(n), print: None };
+        let known = |n| KnownEntry { seq: Seq(n), print: None };
         let mut recent = RecentIds::default();
         for n in 0..10_000u64 {
             recent.push(format!("e{n}").as_str().into(), known(n));
