@@ -69,6 +69,38 @@ async fn a_session_of_an_unknown_kind_is_parked_and_says_so_once() {
     house.shutdown(Duration::ZERO).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_code_of_a_kind_may_take_its_time_and_holds_nobody_else_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (asked, mut is_asked) = tokio::sync::mpsc::unbounded_channel();
+    let (let_go, may_go) = tokio::sync::watch::channel(false);
+    let house = House::builder().data_dir(folder.path().join("data")).kind("late", move |settings| {
+        let (asked, mut may_go) = (asked.clone(), may_go.clone());
+        async move {
+            asked.send(settings.system_prompt.clone()).unwrap();
+            may_go.wait_for(|may_go| *may_go).await.map_err(|error| error.to_string())?;
+            Ok(Definition::default())
+        }
+    });
+    let house = house.open().await.unwrap();
+    let like = house.agent().kind("late").model(script(folder.path(), "a.json", "it is")).system_prompt("be late");
+    let agent = like.clone().spawn().await.unwrap();
+    agent.prompt("go").await.unwrap();
+    let session = agent.session_id();
+    house.dismiss(agent.id()).await;
+    let resuming = tokio::spawn({
+        let (house, session) = (house.clone(), session.clone());
+        async move { house.resume(&session).await }
+    });
+    assert_eq!(is_asked.recv().await.as_deref(), Some("be late"));
+    assert_eq!(like.spawn().await.unwrap().prompt("go").await.unwrap().text(), "it is one");
+    assert!(!resuming.is_finished() && house.get(agent.id()).is_none());
+    let_go.send(true).unwrap();
+    let resumed = tokio::time::timeout(Duration::from_secs(60), resuming).await.unwrap().unwrap().unwrap();
+    assert_eq!(resumed.prompt("go").await.unwrap().text(), "it is two");
+    house.shutdown(Duration::ZERO).await;
+}
+
 /// Whether the processes of an agent and of its helper reach a port of this machine, as their house grants it.
 async fn reached(agent: &AgentHandle) -> Vec<bool> {
     let mut events = agent.subscribe_tree_with(1_024);

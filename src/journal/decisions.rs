@@ -30,8 +30,7 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// As programs read it.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Decision => "decision",
             Self::Effect => "effect",

@@ -65,7 +65,7 @@ impl HookSetting {
 
 impl Config {
     /// The hooks of an agent: the user's commands.
-    pub fn hooks(&self) -> Hooks {
+    pub(crate) fn hooks(&self) -> Hooks {
         self.hooks.iter().fold(Hooks::new(), |hooks, one| hooks.command(one.event, one.hook.clone()))
     }
 }

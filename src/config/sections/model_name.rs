@@ -62,7 +62,7 @@ impl ModelName {
 
     /// Reads names separated by commas. Ids and files may have commas too: one separates only where a provider and a
     /// slash follow it.
-    pub fn parse_chain(names: &str) -> Result<Vec<Self>, String> {
+    pub(crate) fn parse_chain(names: &str) -> Result<Vec<Self>, String> {
         let mut chain = Vec::new();
         let mut open = String::new();
         for (n, piece) in names.split(',').enumerate() {

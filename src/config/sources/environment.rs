@@ -37,12 +37,12 @@ pub struct Variables(BTreeMap<OsString, OsString>);
 
 impl Variables {
     /// Those of this process, as of now.
-    pub fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         std::env::vars_os().collect()
     }
 
     /// A variable's value; one that is empty counts as unset.
-    pub fn get(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
