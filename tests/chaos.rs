@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use kit::{DEADLINE, be_quiet_about};
 use play::{Disturb, Play, Tonight};
 use playhouse::agent::{AgentMsg, ApprovalsMsg, FilingId, OpenQuestion, PermissionRequest};
+use playhouse::protocol::EntryBody;
 use playhouse::provider::ConnectionMsg;
-use playhouse::session::WriterMsg;
+use playhouse::session::{Note, WriterMsg};
 use playhouse::supervision::{ChildSpec, Restart, RestartBudget, Shutdown, SupervisorMsg, chaos, start_fn};
 use playhouse::tools::ExecutorMsg;
 use ractor::{ActorCell, ActorRef};
@@ -100,6 +101,14 @@ fn tonight((kind, message, _): Blow) -> Tonight {
             Some(|play| {
                 let session = playhouse::agent::new_session_id();
                 tell(&writer(play), WriterMsg::Remove { session, reply: nobody() });
+            }),
+        ),
+        ("writer", "Note") => (
+            None,
+            Some(|play| {
+                let (session, body) = (playhouse::agent::new_session_id(), EntryBody::Parked { reason: String::new() });
+                let note = Note { body, at: 0 };
+                tell(&writer(play), WriterMsg::Note { session, note, reply: nobody() });
             }),
         ),
         ("writer", "Settle") => (None, Some(|play| tell(&writer(play), WriterMsg::Settle { reply: nobody() }))),
