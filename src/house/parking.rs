@@ -161,9 +161,16 @@ impl House {
     /// Has the session's writer append an entry, unless the journal ends with it already; `None` if nothing was written.
     async fn say(&self, session: &SessionId, body: EntryBody) -> Result<Option<Seq>, StoreError> {
         let house = &self.0.backstage;
-        let writer = house.writers.live(&house.writer_of(session), None).await.map_err(|absent| unused(&absent))?;
-        let (session, note) = (session.clone(), Note { body, at: house.now().wall });
-        let said = ractor::call!(writer, |reply| WriterMsg::Note { session, note, reply });
-        said.unwrap_or_else(|error| Err(unused(&error)))
+        let (address, note) = (house.writer_of(session), Note { body, at: house.now().wall });
+        let mut not = None;
+        loop {
+            let writer = house.writers.live(&address, not).await.map_err(|absent| unused(&absent))?;
+            let (session, note, id) = (session.clone(), note.clone(), writer.get_id());
+            match ractor::call!(writer, |reply| WriterMsg::Note { session, note, reply }) {
+                Ok(said) => return said,
+                // It died; what it said is not said twice.
+                Err(_) => not = Some(id),
+            }
+        }
     }
 }
