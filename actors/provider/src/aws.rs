@@ -166,7 +166,7 @@ pub(crate) struct AwsCredentials {
     failed: AtomicU64,
     /// Secrets that were in use, the newest last.
     secrets: Mutex<Vec<Secret>>,
-    /// Learns them.
+    /// Learns every key that is fetched, so that it is shown nowhere.
     vault: Vault,
 }
 

@@ -20,7 +20,7 @@ use crate::sink::StreamSink;
 /// What the fail points of tests know it by: its kind, and its one step.
 pub(crate) const KIND: (&str, &[&str]) = ("call", &["Run"]);
 
-/// One attempt.
+/// What an attempt needs: whom to ask, what, and where the pieces go.
 pub(crate) struct Job {
     pub(crate) provider: Arc<dyn StreamProvider>,
     pub(crate) config: StreamConfig,
@@ -42,7 +42,7 @@ pub(crate) enum Said {
 /// Whether a call that has ended still has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing.
+    /// It is over.
     None,
     /// It reads the rest of what the service sends.
     Some,

@@ -58,7 +58,7 @@ const A: &str = "anthropic";
 const O: &str = "openai";
 const G: &str = "google";
 
-/// The table.
+/// The models that are known, with their limits and prices.
 pub const CATALOGUE: &[Known] = &[
     model(A, "claude-opus-4-5", (200_000, 64_000), [50_000, 250_000, 5_000, 62_500]),
     model(A, "claude-opus-4-1", (200_000, 32_000), [150_000, 750_000, 15_000, 187_500]),

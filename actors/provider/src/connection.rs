@@ -48,7 +48,7 @@ pub struct Connection;
 /// What a connection is started with.
 #[derive(Clone)]
 pub struct ConnectionArgs {
-    /// Who answers.
+    /// Carries out the attempts.
     pub provider: Arc<dyn StreamProvider>,
     /// Counts the calls in flight and the calls that wait for their next attempt, for the live tree.
     pub load: Arc<AtomicUsize>,
@@ -69,7 +69,7 @@ impl fmt::Debug for ConnectionArgs {
 pub enum ConnectionMsg {
     /// Make a call. One that runs under the same id is replaced without a word.
     Start {
-        /// Its id.
+        /// The agent's id for the call, by which its reports are told apart.
         call: CallId,
         /// The request; attempts count on from its `attempt`.
         config: StreamConfig,
@@ -84,27 +84,27 @@ pub enum ConnectionMsg {
     },
     /// End a call and say nothing more about it.
     Cancel {
-        /// Its id.
+        /// The id that the call was begun with.
         call: CallId,
     },
     /// The attempt that failed is in the agent's journal: the next one may be made when its pause is over. Without this
     /// word it is not.
     GoOn {
-        /// The call.
+        /// The id that the call was begun with.
         call: CallId,
         /// The next attempt.
         attempt: u32,
     },
     /// A pause is over; the connection's own timer.
     RetryDue {
-        /// The call.
+        /// The id that the call was begun with.
         call: CallId,
         /// The pause it belongs to: a timer of an earlier one is stale.
         generation: u64,
     },
     /// The service has begun to answer an attempt; from the connection's own call.
     Answering {
-        /// The attempt.
+        /// Which attempt it is: each has a number of its own.
         generation: u64,
     },
     /// It is time to look who may go; the connection's own timer.
@@ -116,7 +116,7 @@ pub enum ConnectionMsg {
     },
     /// An attempt is over; from the connection's own call.
     CallEnded {
-        /// The call.
+        /// The id that the call was begun with.
         call: CallId,
         /// The attempt: the end of one that was replaced is stale.
         generation: u64,
@@ -127,7 +127,7 @@ pub enum ConnectionMsg {
     },
     /// A call that had ended has done the rest; from the connection's own call.
     Done {
-        /// The attempt.
+        /// Which attempt it is: each has a number of its own.
         generation: u64,
     },
 }

@@ -44,9 +44,9 @@ pub enum RecordError {
     /// The folder for recordings cannot be made.
     #[error("cannot make the folder {} for recordings: {source}", path.display())]
     Folder {
-        /// The folder.
+        /// The folder that could not be used.
         path: PathBuf,
-        /// Why.
+        /// What the file system said.
         source: io::Error,
     },
     /// There is no such folder.
@@ -58,23 +58,23 @@ pub enum RecordError {
     /// A file or the folder cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file or folder that cannot be read.
         path: PathBuf,
-        /// Why.
+        /// What the file system said.
         source: io::Error,
     },
     /// An exchange could not be kept.
     #[error("cannot write the recording {}: {source}", path.display())]
     Write {
-        /// Its file.
+        /// The file that was to be written.
         path: PathBuf,
-        /// Why.
+        /// What the file system said.
         source: io::Error,
     },
     /// A file is no recording.
     #[error("{} is no recording: {reason}; remove it, or record it again with --record", path.display())]
     Malformed {
-        /// Which.
+        /// The file that is no recording.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -85,9 +85,9 @@ pub enum RecordError {
         path.display()
     )]
     Version {
-        /// Which.
+        /// The file of another version.
         path: PathBuf,
-        /// Its version.
+        /// The version that the file says it has.
         found: u64,
         /// The one that can be read.
         known: u64,
@@ -98,7 +98,7 @@ pub enum RecordError {
         path.display()
     )]
     Misnamed {
-        /// Which.
+        /// The file with the wrong name.
         path: PathBuf,
         /// How its name should start.
         expected: String,

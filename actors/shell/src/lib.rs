@@ -67,26 +67,26 @@ pub struct Part {
 pub enum Join {
     /// `;` or a newline.
     Then,
-    /// `&&`
+    /// `&&`: only if the one before succeeded.
     And,
-    /// `||`
+    /// `||`: only if the one before failed.
     Or,
-    /// `|`
+    /// `|`: at once, reading what the one before writes.
     Pipe,
 }
 
 /// A redirection that touches no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
-    /// `>/dev/null`
+    /// `>/dev/null`: its output is dropped.
     OutToNull,
-    /// `2>/dev/null`
+    /// `2>/dev/null`: its errors are dropped.
     ErrToNull,
-    /// `2>&1`
+    /// `2>&1`: its errors go where its output goes.
     ErrToOut,
-    /// `1>&2`
+    /// `1>&2`: its output goes where its errors go.
     OutToErr,
-    /// `</dev/null`
+    /// `</dev/null`: it has an empty input.
     InFromNull,
 }
 

@@ -53,7 +53,7 @@ pub struct ChildSpec {
     pub kind: &'static str,
     /// Which exits it comes back from.
     pub restart: RestartPolicy,
-    /// How often.
+    /// How often it may come back, and after which pauses.
     pub budget: RestartBudget,
     /// How it is ended.
     pub shutdown: Shutdown,

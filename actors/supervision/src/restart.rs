@@ -11,7 +11,7 @@ pub enum RestartPolicy {
     Permanent,
     /// From crashes, kills and unexplained stops; not when it has finished.
     Transient,
-    /// Never.
+    /// From no exit: whoever started it sees to it.
     Temporary,
 }
 
@@ -73,9 +73,9 @@ impl Backoff {
 pub struct RestartBudget {
     /// Restarts allowed within the window; the exit after that parks the child.
     pub max: u32,
-    /// The window.
+    /// How far back restarts count.
     pub within: Duration,
-    /// The pauses.
+    /// How long the pauses before restarts are.
     pub backoff: Backoff,
 }
 
@@ -90,7 +90,7 @@ impl Default for RestartBudget {
 pub enum Decision {
     /// Start it again after a pause.
     Restart {
-        /// The pause.
+        /// How long to wait before it is started.
         after: Duration,
     },
     /// Its budget is spent: keep it listed, start it again when resumed.

@@ -35,12 +35,12 @@ pub enum Ending {
 pub enum Notice {
     /// It is up for the first time.
     Started {
-        /// The child.
+        /// The child's id in its spec.
         id: Arc<str>,
     },
     /// It is up again.
     Restarted {
-        /// The child.
+        /// The child's id in its spec.
         id: Arc<str>,
         /// Why it had to be.
         reason: String,
@@ -49,14 +49,14 @@ pub enum Notice {
     },
     /// It stays down until it is resumed.
     Parked {
-        /// The child.
+        /// The child's id in its spec.
         id: Arc<str>,
-        /// Why.
+        /// The last exit, and what to do about it.
         reason: String,
     },
     /// It is gone for good and forgotten.
     Ended {
-        /// The child.
+        /// The child's id, which is free again.
         id: Arc<str>,
     },
 }
@@ -70,33 +70,33 @@ pub enum SupervisorError {
     /// The id is in use.
     #[error("`{id}` is already supervised here: stop it first, or resume it if it is parked")]
     AlreadyThere {
-        /// The child.
+        /// The id that was to be used twice.
         id: String,
     },
     /// No such child.
     #[error("there is no child `{id}` here: look in the tree for the ids that are")]
     Unknown {
-        /// The child.
+        /// The id that was asked for.
         id: String,
     },
     /// It runs, starts or waits for its restart.
     #[error("`{id}` is not parked: only a parked child can be resumed")]
     NotParked {
-        /// The child.
+        /// The child's id in its spec.
         id: String,
     },
     /// Its first start failed. That counts as a crash, and the supervisor goes on by its policy.
     #[error("`{id}` did not start: {reason}; its supervisor goes on by its restart policy, see the tree")]
     StartFailed {
-        /// The child.
+        /// The child's id in its spec.
         id: String,
-        /// Why.
+        /// What its start said, or that it panicked.
         reason: String,
     },
     /// It was stopped before it was up.
     #[error("`{id}` was stopped before it was up: start it again")]
     StoppedFirst {
-        /// The child.
+        /// The child's id in its spec.
         id: String,
     },
     /// It was killed and is still there; it is forgotten here.
@@ -104,7 +104,7 @@ pub enum SupervisorError {
         "`{id}` blocks its thread and cannot be ended: it is supervised no longer, end the process to be rid of it"
     )]
     Stuck {
-        /// The child.
+        /// The id it had here.
         id: String,
     },
     /// The supervisor itself is gone.
@@ -124,21 +124,21 @@ pub enum SupervisorMsg {
     Start {
         /// The child; shared with whoever may have to start it again.
         spec: Arc<ChildSpec>,
-        /// Gets it.
+        /// Gets the child's actor when it is up.
         reply: StartReply,
     },
     /// Ends a child for good; answered when it is gone.
     Stop {
-        /// The child.
+        /// The child's id in its spec.
         id: String,
         /// Learns of its end.
         reply: StopReply,
     },
     /// Starts a parked child again with a fresh budget.
     Resume {
-        /// The child.
+        /// The child's id in its spec.
         id: String,
-        /// Gets it.
+        /// Gets the child's actor when it is up.
         reply: StartReply,
     },
     /// Ends every child, then itself; answered when the children are gone.

@@ -84,7 +84,7 @@ pub enum NoResult {
     /// No thread could be started.
     #[error("no thread could be started: {0}; the machine may have too many, or too little memory")]
     NoThread(#[from] io::Error),
-    /// It panicked.
+    /// The work panicked; its words are here.
     #[error("it panicked: {0}")]
     Panicked(String),
 }

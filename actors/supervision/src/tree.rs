@@ -20,13 +20,13 @@ pub enum NodeState {
     Starting,
     /// Waiting for something to do.
     Idle,
-    /// At work.
+    /// Busy with a message, a run or a call.
     Running,
     /// Dead; comes back after a pause.
     Restarting,
     /// Its restarts are spent; it comes back when resumed.
     Parked {
-        /// Why.
+        /// The last exit, and what to do about it.
         reason: String,
     },
 }
@@ -34,7 +34,7 @@ pub enum NodeState {
 /// A node as seen at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSnapshot {
-    /// Its address.
+    /// Its address, such as `agent/<id>`.
     pub id: String,
     /// The kind of actor.
     pub kind: String,

@@ -20,7 +20,7 @@ use commands::Reach;
 /// What is known of a call.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
-    /// The tool.
+    /// The tool's name, as rules have it.
     pub tool: &'a str,
     /// How much harm it can do.
     pub level: Level,

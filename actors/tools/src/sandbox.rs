@@ -59,9 +59,9 @@ pub enum SandboxError {
          it, `--sandbox off` runs without"
     )]
     Unavailable {
-        /// The tier.
+        /// The tier that was asked for: `landlock` or `bwrap`.
         tier: &'static str,
-        /// Why not.
+        /// What the machine lacks.
         reason: String,
     },
     /// It works, but not this time.
@@ -110,7 +110,7 @@ pub struct SandboxRules {
     pub read: Vec<PathBuf>,
     /// Folders that may be written.
     pub write: Vec<PathBuf>,
-    /// The network.
+    /// Whether processes may use the network at all.
     pub network: Network,
     /// How much a call may take.
     pub limits: ProcessLimits,
@@ -148,7 +148,7 @@ fn least<T: Ord>(granted: T, bound: Option<T>) -> T {
 /// The sandbox of an agent's tools.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
-    /// Which.
+    /// Which tier is asked for, or that the best there is will do.
     pub mode: SandboxMode,
     /// The house's rules.
     pub rules: Arc<SandboxRules>,

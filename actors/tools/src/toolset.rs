@@ -44,19 +44,19 @@ pub enum ToolSetError {
     /// A name that providers refuse.
     #[error("`{name}` cannot name a tool: use 1 to 64 letters, digits, `_` or `-`")]
     InvalidName {
-        /// The name.
+        /// The name as the tool gives it.
         name: String,
     },
     /// Two tools of one name.
     #[error("there are two tools named `{name}`: rename one of them")]
     Duplicate {
-        /// The name.
+        /// The name that two tools have.
         name: String,
     },
     /// A schema that is none, or that refers to something outside itself.
     #[error("the parameters of the tool `{name}` are no JSON Schema that stands alone: {reason}")]
     InvalidSchema {
-        /// The tool.
+        /// The tool whose schema it is.
         name: String,
         /// What is wrong.
         reason: String,
@@ -114,7 +114,7 @@ impl ToolSet {
         Self::of(all?)
     }
 
-    /// No tools.
+    /// A set for agents that call nothing.
     pub fn empty() -> Self {
         static EMPTY: LazyLock<ToolSet> = LazyLock::new(|| {
             ToolSet(Arc::new(Inner { tools: Vec::new(), by_name: HashMap::new(), definitions: Arc::new([]) }))

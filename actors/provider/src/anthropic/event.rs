@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// An event.
+/// What one `data:` line of the stream holds.
 #[derive(Debug, Deserialize)]
 pub(super) struct Event<'a> {
     #[serde(borrow, rename = "type", default)]

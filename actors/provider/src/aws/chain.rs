@@ -14,7 +14,7 @@ use super::{Clock, Environment, Keys, container, imds, process, sso};
 /// How many profiles may lend to each other.
 const DEPTH: usize = 8;
 
-/// Finds credentials.
+/// The places where credentials are looked for, in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     environment: Environment,

@@ -31,7 +31,7 @@ struct RoleCredentials {
     access_key_id: String,
     secret_access_key: String,
     session_token: String,
-    /// Unix milliseconds.
+    /// When the credentials end, in Unix milliseconds.
     expiration: i64,
 }
 

@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-/// An answer.
+/// The bytes of an HTTP response.
 pub(crate) fn reply(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();

@@ -54,7 +54,7 @@ pub(super) enum Reasoning<'a> {
         text: &'a str,
         signature: &'a str,
     },
-    /// Base64.
+    /// Reasoning that only the service can read, in Base64.
     RedactedContent(&'a str),
 }
 

@@ -59,9 +59,9 @@ struct Reply {
     answer: Option<Answer>,
     /// Calls of the answer's tool, held as text.
     answers: Vec<Place>,
-    /// `messageStop` came.
+    /// How the response stopped, once `messageStop` came.
     ended: Option<Ended>,
-    /// `metadata` came.
+    /// Whether `metadata` came, which has the usage.
     metered: bool,
 }
 

@@ -284,7 +284,7 @@ pub(crate) struct UsageReport {
     prompt_cache_hit_tokens: Option<u64>,
     #[serde(default)]
     prompt_cache_miss_tokens: Option<u64>,
-    /// Moonshot's.
+    /// Moonshot's name for the tokens that came from its cache.
     #[serde(default)]
     cached_tokens: Option<u64>,
 }
@@ -293,7 +293,7 @@ pub(crate) struct UsageReport {
 struct PromptDetails {
     #[serde(default)]
     cached_tokens: Option<u64>,
-    /// OpenRouter's.
+    /// What went into the cache; only OpenRouter says so.
     #[serde(default)]
     cache_write_tokens: Option<u64>,
 }

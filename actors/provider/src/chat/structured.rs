@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::wire::names::wire_name;
 use crate::wire::schema::is_strict;
 
-/// `response_format`.
+/// The request's field `response_format`.
 #[derive(Serialize)]
 pub(super) struct Format<'a> {
     r#type: &'static str,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::wire::transport::HttpRequest;
 
-/// Whose rules.
+/// The services whose rules a request is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vendor {
     OpenAi,

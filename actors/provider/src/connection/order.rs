@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 /// What a call does when its service has to be waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// It waits.
+    /// It waits in line until it may go.
     #[default]
     Waits,
     /// There is another model: when the service is left alone, or asks for a longer pause than a retry would take, the

@@ -23,7 +23,7 @@ pub struct BreakerRules {
     pub failures: u32,
     /// The first pause; it doubles with each probe that fails.
     pub pause: Duration,
-    /// The longest.
+    /// The longest pause, however many probes fail.
     pub max_pause: Duration,
 }
 

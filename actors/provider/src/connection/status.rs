@@ -29,7 +29,7 @@ struct Rest {
 /// A model that has to be waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClosedGate {
-    /// The model.
+    /// The model's id at the service.
     pub model: String,
     /// Until when, in unix milliseconds.
     pub until: u64,

@@ -119,7 +119,7 @@ struct Held {
 #[derive(Clone, Debug)]
 struct Token {
     header: HeaderValue,
-    /// Unix seconds.
+    /// When the token ends, in Unix seconds.
     expires: u64,
 }
 

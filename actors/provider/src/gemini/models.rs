@@ -34,7 +34,7 @@ fn name_of(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or(id)
 }
 
-/// `generationConfig.thinkingConfig`.
+/// The request's field `generationConfig.thinkingConfig`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ThinkingConfig {

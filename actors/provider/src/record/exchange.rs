@@ -177,7 +177,7 @@ pub(super) enum Outcome {
     },
 }
 
-/// A file.
+/// An exchange as it stands in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Page {

@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Incomplete,
     /// The terminal event of one that failed.
     Failed,
-    /// Something failed.
+    /// The event `error`, with the service's reason.
     Error,
     /// A sign of life.
     KeepAlive,

@@ -22,17 +22,17 @@ pub enum ScriptError {
     /// The file cannot be read.
     #[error("the script `{path}` cannot be read: {reason}")]
     Unreadable {
-        /// The file.
+        /// The script that could not be read.
         path: String,
-        /// Why.
+        /// What the file system said.
         reason: String,
     },
     /// Something in the file is wrong.
     #[error("the script `{path}` cannot be used: {error}")]
     InFile {
-        /// The file.
+        /// The script that is wrong.
         path: String,
-        /// What.
+        /// What is wrong with it, and where.
         error: Box<ScriptError>,
     },
     /// It is no JSON.
@@ -91,7 +91,7 @@ impl When {
 pub struct ToolStep {
     /// Its id; `None` is `call_<response>_<place>`.
     pub id: Option<String>,
-    /// The tool.
+    /// The tool that the step calls.
     pub name: String,
     /// An object; or a string, which plays a model whose JSON does not parse.
     pub arguments: Value,
@@ -119,7 +119,7 @@ pub struct Reply {
 pub enum Failure {
     /// With an HTTP status, before anything streams.
     Error {
-        /// The status.
+        /// The HTTP status that the service is to answer with.
         status: u16,
         /// The wait the service asks for.
         retry_after: Option<Duration>,
@@ -128,7 +128,7 @@ pub enum Failure {
     },
     /// By a cut after this many characters of text.
     Cut {
-        /// The characters.
+        /// How many characters come before the stream is cut.
         after: usize,
     },
 }
@@ -156,7 +156,7 @@ impl Step {
         Self { failure, ..Self::default() }
     }
 
-    /// Adds reasoning.
+    /// Reasoning that comes before the step's text.
     #[must_use]
     pub fn thinking(mut self, thinking: impl Into<String>) -> Self {
         self.reply.thinking = thinking.into();

@@ -20,7 +20,7 @@ pub(crate) struct Draft {
 /// A block that may still grow.
 #[derive(Debug)]
 pub(crate) enum Block {
-    /// Text.
+    /// Text of the answer.
     Text(String),
     /// Reasoning, with the seal that lets it be sent back.
     Thinking { text: String, seal: String },

@@ -41,7 +41,7 @@ const COUNT_WAIT: Duration = Duration::from_secs(30);
 /// How long each part of a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// To connect.
+    /// How long a connection may take to be there.
     pub connect: Duration,
     /// From the request to the first data event.
     pub first_event: Duration,

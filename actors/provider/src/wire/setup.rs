@@ -19,35 +19,35 @@ pub enum SetupError {
     /// There is no key.
     #[error("no key for `{provider}`: set the environment variable {variable}")]
     MissingKey {
-        /// The service.
+        /// The service that needs a key.
         provider: String,
-        /// The variable.
+        /// The environment variable that is looked for.
         variable: String,
     },
     /// The key cannot be sent.
     #[error("the key for `{provider}` holds characters that cannot be sent: copy it again")]
     BadKey {
-        /// The service.
+        /// The service as the model names it.
         provider: String,
     },
     /// The base URL cannot be used.
     #[error("the base URL cannot be used: {reason}")]
     BadBaseUrl {
-        /// Why.
+        /// What is wrong with the address.
         reason: String,
     },
     /// A header cannot be used.
     #[error("the header `{name}` cannot be sent: {reason}")]
     BadHeader {
-        /// Its name.
+        /// The header's name.
         name: String,
-        /// Why.
+        /// What about it cannot be sent.
         reason: String,
     },
     /// Something that the service needs to be told is missing.
     #[error("`{provider}` needs {what}")]
     Missing {
-        /// The service.
+        /// The service as the model names it.
         provider: String,
         /// What, and where to say it.
         what: String,
@@ -55,7 +55,7 @@ pub enum SetupError {
     /// Credentials that were found cannot be used.
     #[error("the credentials for `{provider}` cannot be used: {reason}")]
     BadCredentials {
-        /// The service.
+        /// The service as the model names it.
         provider: String,
         /// Why, and what to do.
         reason: String,
@@ -63,7 +63,7 @@ pub enum SetupError {
     /// No provider of this name was given to the house.
     #[error("no provider `{provider}` was given to the house: register it with HouseBuilder::provider")]
     UnknownProvider {
-        /// The name.
+        /// The name that no service has.
         provider: String,
     },
     /// A scripted model without a script.
@@ -75,7 +75,7 @@ pub enum SetupError {
     /// The HTTP client could not be made.
     #[error("the HTTP client could not be made (are the system's certificates installed?): {message}")]
     Client {
-        /// Why.
+        /// What the HTTP library said.
         message: String,
     },
 }

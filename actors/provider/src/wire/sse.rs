@@ -166,7 +166,7 @@ fn borrowed(bytes: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
-/// As [`borrowed`].
+/// The same for bytes that are owned.
 fn owned(bytes: Vec<u8>) -> Cow<'static, str> {
     let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Cow::Owned(text)

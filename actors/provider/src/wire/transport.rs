@@ -10,16 +10,16 @@ use playhouse_protocol::ProviderError;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 
-/// One request.
+/// A request as it goes to the service, headers and all.
 #[derive(Clone)]
 pub struct HttpRequest {
     /// `POST`, nearly always.
     pub method: Method,
-    /// Where to.
+    /// The whole address, with its query.
     pub url: Url,
     /// Its headers; those with a secret are marked sensitive.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The bytes that are sent; clones share them.
     pub body: Bytes,
 }
 
@@ -47,11 +47,11 @@ pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, TransportError>> + Send>
 
 /// The head of an answer, and its body.
 pub struct HttpResponse {
-    /// The status.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// The headers.
+    /// The headers of the response.
     pub headers: HeaderMap,
-    /// The body.
+    /// The rest of the response, piece by piece.
     pub body: Body,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Debug for HttpResponse {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
-    /// What happened.
+    /// What went wrong; it holds no address.
     pub message: String,
     /// Whether asking again may help.
     pub kind: TransportErrorKind,

@@ -29,7 +29,7 @@ const MAX_DIFF: usize = 64 * 1024;
 /// How long the shortest diff is looked for; then a longer one does.
 const DIFF_TIME: Duration = Duration::from_millis(100);
 
-/// Edits files.
+/// `edit_file`: replaces texts in a file, each of which must be there exactly once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditFile;
 

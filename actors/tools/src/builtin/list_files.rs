@@ -19,7 +19,7 @@ const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 5_000;
 const MAX_DEPTH: u64 = 20;
 
-/// Lists directories.
+/// `list_files`: what a directory holds, sorted by name, down to a depth.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListFiles;
 

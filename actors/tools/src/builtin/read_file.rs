@@ -32,7 +32,7 @@ const SNIFF: u64 = 8 * 1024;
 /// Files up to this size are read at once, and may be kept for the next who reads them.
 const SMALL: u64 = 1 << 20;
 
-/// Reads files.
+/// `read_file`: a text, in lines or bytes, or an image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadFile;
 

@@ -39,7 +39,7 @@ const PARCEL: usize = 16;
 /// The longest line that is looked at; a file with a longer one is passed over and counted.
 const MAX_HEAP: usize = 8 * 1024 * 1024;
 
-/// Searches files.
+/// `search`: lines that match a regular expression.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Search;
 

@@ -16,7 +16,7 @@ use crate::tool::Tool;
 /// The most text that is written at once.
 const MAX_TEXT: usize = 1_000_000;
 
-/// Writes files.
+/// `write_file`: makes a file, or replaces one that the agent has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteFile;
 

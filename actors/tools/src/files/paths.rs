@@ -37,7 +37,7 @@ pub(crate) struct Root {
 /// A name in a folder that was reached beneath the root; what has the name need not exist.
 #[derive(Debug)]
 pub(crate) struct Spot {
-    /// The folder.
+    /// The folder that the path leads to, by descriptor.
     pub(crate) dir: Dir,
     /// The name in it.
     pub(crate) name: OsString,

@@ -23,16 +23,16 @@ pub(crate) const MAX_HASHED: u64 = 10_000_000;
 pub(crate) enum Version {
     /// Its content, all of it.
     Content {
-        /// Its size.
+        /// Its size, in bytes.
         bytes: u64,
         /// Its BLAKE3 hash.
         hash: Hash,
     },
     /// The marks that the file system changes with it.
     Marks {
-        /// Its number.
+        /// Its number in its file system.
         inode: u64,
-        /// Its size.
+        /// Its size, in bytes.
         bytes: u64,
         /// When it was last written, and when anything about it last changed, in nanoseconds.
         times: [i128; 2],

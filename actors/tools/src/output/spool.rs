@@ -29,7 +29,7 @@ enum State {
     Early(Vec<u8>),
     /// In a file, which has room for so many more.
     Filed { file: Box<BufWriter<File>>, draft: Draft, left: u64 },
-    /// Not kept.
+    /// There is nowhere to keep it, or writing it failed.
     Lost,
 }
 

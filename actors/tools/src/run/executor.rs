@@ -82,11 +82,11 @@ pub struct ExecutorArgs {
 /// A call to run; it has been vetted.
 #[derive(Clone, Debug)]
 pub struct ToolJob {
-    /// The call.
+    /// The model's id for it, by which its reports are told apart.
     pub call: ToolCallId,
-    /// The tool.
+    /// The tool's name; one that the agent no longer has is answered with `NotFound`.
     pub name: String,
-    /// Its arguments.
+    /// What the tool is called with; it has been checked against the schema.
     pub args: Arc<Value>,
     /// The effect class that was journaled for it.
     pub effect: EffectClass,
@@ -99,12 +99,12 @@ pub struct ToolJob {
 pub enum ExecutorMsg {
     /// Run a call. One that is running already is not run twice.
     Run {
-        /// The call.
+        /// What to run.
         job: ToolJob,
     },
     /// End a call early. One that is not running is none of its business.
     Cancel {
-        /// The call.
+        /// The id that the call was started with.
         call: ToolCallId,
     },
     /// End all calls early.
@@ -178,7 +178,7 @@ impl std::fmt::Debug for Running {
 /// Where a run is. The timer of each phase leads to the next.
 #[derive(Debug)]
 enum Phase {
-    /// At work.
+    /// The tool runs, until its deadline at most.
     Working,
     /// Asked to stop.
     Stopping(Why),

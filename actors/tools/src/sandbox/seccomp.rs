@@ -23,7 +23,7 @@ use seccompiler::{
 
 use super::{Network, SandboxError};
 
-/// Always refused.
+/// System calls that are refused with and without the network.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -106,7 +106,7 @@ const WORDS: [u64; 2] = [0x5412, 0x541c];
 /// Whose sockets a process may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// Nobody's.
+    /// No sockets at all.
     None,
     /// Those of the network it is in.
     Network,

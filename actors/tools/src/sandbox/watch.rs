@@ -40,7 +40,7 @@ pub(super) const THREADS: u64 = 8;
 pub enum Exceeded {
     /// Processes; this many may be.
     Processes(u32),
-    /// Threads.
+    /// Threads of all its processes; this many may be.
     Threads(u64),
     /// Processes and threads: the kernel let no more than this many be, and the command went on without the rest.
     Tasks(u64),
