@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{Access, EffectClass, Level, ToolCallId, ToolDefinition, ToolError, ToolResult};
 use playhouse_provider::StreamProvider;
-use playhouse_tools::policy::{Facts, Held, LiveRules};
+use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy};
 use playhouse_tools::{ToolSet, Vetted};
 use serde_json::Value;
 
@@ -141,7 +141,8 @@ impl Catalog for Toolbox {
             effect
         };
         let facts = Facts { tool: name, level, subject: &subject, cwd: authority.cwd, wants: ask.as_deref() };
-        let held = Held { mode: authority.mode, grants: authority.grants, restrictions: authority.restrictions };
+        let held =
+            SessionPolicy { mode: authority.mode, grants: authority.grants, restrictions: authority.restrictions };
         let ruling = self.rules.get().judge(&facts, &held);
         Vetting::Ready { effect, level, ruling }
     }

@@ -161,7 +161,7 @@ pub(crate) struct AwsCredentials {
     chain: Chain,
     scope: Scope,
     clock: Clock,
-    held: tokio::sync::Mutex<Held>,
+    held: tokio::sync::Mutex<LastSearch>,
     /// How many searches have found nothing.
     failed: AtomicU64,
     /// Secrets that were in use, the newest last.
@@ -172,7 +172,7 @@ pub(crate) struct AwsCredentials {
 
 /// What the last search found.
 #[derive(Default)]
-struct Held {
+struct LastSearch {
     keys: Option<Keys>,
     /// Why there are none.
     failure: Option<ProviderError>,
@@ -208,13 +208,13 @@ impl AwsCredentials {
         match (self.chain.resolve().await, held.keys.as_ref()) {
             (Ok(keys), _) => {
                 self.remember(&keys);
-                *held = Held { keys: Some(keys.clone()), failure: None };
+                *held = LastSearch { keys: Some(keys.clone()), failure: None };
                 Ok(keys)
             }
             // The old ones still stand for a few minutes.
             (Err(_), Some(old)) if old.good_until(now) => Ok(old.clone()),
             (Err(error), _) => {
-                *held = Held { keys: None, failure: Some(error.clone()) };
+                *held = LastSearch { keys: None, failure: Some(error.clone()) };
                 self.failed.fetch_add(1, Ordering::SeqCst);
                 Err(error)
             }

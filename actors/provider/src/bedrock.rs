@@ -24,7 +24,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde::Deserialize;
 
-use self::answer::Answer;
+use self::answer::AnswerTool;
 use self::encode::{Ask, encode_request};
 use crate::aws::{AwsCredentials, Clock, Environment, Scope, dns_suffix};
 use crate::wire::credentials::{Credentials, KeyHeader};
@@ -175,7 +175,7 @@ impl Protocol for Bedrock {
     }
 
     fn decoder(&self, config: &StreamConfig, limits: Limits) -> Box<dyn Decoder> {
-        decode::decoder(limits, Answer::of(config))
+        decode::decoder(limits, AnswerTool::of(config))
     }
 
     fn classify(&self, status: u16, headers: &HeaderMap, body: &str, retry_after: Option<Duration>) -> ProviderError {

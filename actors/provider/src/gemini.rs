@@ -47,7 +47,7 @@ enum Host {
     /// The public service.
     Public(Url),
     /// Google Cloud.
-    Vertex(vertex::Place),
+    Vertex(vertex::CloudLocation),
 }
 
 /// A service that speaks Gemini, known by a key.

@@ -101,7 +101,7 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), Why> {
                 return Err(Why::Builtin("printf with a format that can do more than print".to_owned()));
             }
             _ if is_elsewhere && is_relative(name) => {
-                return Err(Why::Place(name.to_owned()));
+                return Err(Why::Misplaced(name.to_owned()));
             }
             _ => {}
         }

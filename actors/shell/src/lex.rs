@@ -47,7 +47,7 @@ pub(super) enum Why {
     #[error("`{0}` changes the shell or runs what its arguments say")]
     Builtin(String),
     #[error("`cd` decides which program `{0}` is")]
-    Place(String),
+    Misplaced(String),
     #[error("two readers of bash do not agree on it")]
     Readers,
 }

@@ -13,7 +13,7 @@ pub(super) type Variables = HashMap<String, String>;
 /// The words that a node becomes: one, or more where an unquoted variable holds blanks.
 pub(super) fn words(node: Node<'_>, text: &str, variables: &Variables) -> Vec<String> {
     let mut words = Words { done: Vec::new(), now: String::new(), text, variables };
-    words.add(node, Place::Bare, 0);
+    words.add(node, Quoting::Bare, 0);
     words.done.push(words.now);
     words.done
 }
@@ -24,7 +24,7 @@ pub(super) fn raw<'a>(node: Node<'_>, text: &'a str) -> &'a str {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Quoting {
     Bare,
     Quoted,
 }
@@ -37,14 +37,14 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn add(&mut self, node: Node<'_>, place: Place, depth: usize) {
+    fn add(&mut self, node: Node<'_>, place: Quoting, depth: usize) {
         let raw = raw(node, self.text);
         match node.kind() {
             "word" => unescape(raw, &mut self.now, |_| true),
             "raw_string" => self.now.push_str(raw.trim_matches('\'')),
             "ansi_c_string" => ansi(raw, &mut self.now),
             "string_content" => unescape(raw, &mut self.now, |c| matches!(c, '$' | '`' | '"' | '\\')),
-            "string" if depth < MAX_DEPTH => self.children(node, Place::Quoted, depth),
+            "string" if depth < MAX_DEPTH => self.children(node, Quoting::Quoted, depth),
             "command_name" | "concatenation" | "translated_string" if depth < MAX_DEPTH => {
                 self.children(node, place, depth);
             }
@@ -57,7 +57,7 @@ impl Words<'_> {
     }
 
     /// Each child, and what the grammar leaves out between them.
-    fn children(&mut self, node: Node<'_>, place: Place, depth: usize) {
+    fn children(&mut self, node: Node<'_>, place: Quoting, depth: usize) {
         let mut at = node.start_byte();
         let mut cursor = node.walk();
         let mut is_more = cursor.goto_first_child();
@@ -74,7 +74,7 @@ impl Words<'_> {
         self.now.push_str(self.text.get(at..node.end_byte()).unwrap_or_default());
     }
 
-    fn expansion(&mut self, raw: &str, place: Place) {
+    fn expansion(&mut self, raw: &str, place: Quoting) {
         let name = raw.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
         let value = match name {
             "IFS" => Some(" "),
@@ -82,8 +82,8 @@ impl Words<'_> {
         };
         match (value, place) {
             (None, _) => self.now.push_str(raw),
-            (Some(value), Place::Quoted) => self.now.push_str(value),
-            (Some(value), Place::Bare) => {
+            (Some(value), Quoting::Quoted) => self.now.push_str(value),
+            (Some(value), Quoting::Bare) => {
                 for (place, piece) in value.split([' ', '\t', '\n']).enumerate() {
                     if place > 0 {
                         self.done.push(std::mem::take(&mut self.now));

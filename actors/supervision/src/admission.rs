@@ -37,7 +37,7 @@ impl Admission {
     pub fn try_admit(&self) -> Result<Permit, Busy> {
         self.waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.limit).then(|| n + 1))
-            .map(|_| Permit(Arc::new(Place(self.waiting.clone()))))
+            .map(|_| Permit(Arc::new(TakenPlace(self.waiting.clone()))))
             .map_err(|_| Busy { limit: self.limit })
     }
 
@@ -60,12 +60,12 @@ impl Admission {
 /// A taken place, freed when its last clone is dropped: a sender that may have to repeat its message keeps one.
 #[derive(Clone, Debug)]
 #[must_use = "a permit that is dropped frees its place at once"]
-pub struct Permit(#[expect(dead_code, reason = "held for its drop")] Arc<Place>);
+pub struct Permit(#[expect(dead_code, reason = "held for its drop")] Arc<TakenPlace>);
 
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct TakenPlace(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for TakenPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -142,7 +142,7 @@ impl<M: Message> Directory<M> {
                         let waiters = slot.waiters.get_or_insert_default();
                         waiters.count += 1;
                         let changed = waiters.changed.clone();
-                        (Place { slots: &self.slots, id, changed: changed.clone() }, changed.notified_owned())
+                        (Waiter { slots: &self.slots, id, changed: changed.clone() }, changed.notified_owned())
                     }
                 },
             };
@@ -192,13 +192,13 @@ fn takes_messages<M>(actor: &ActorRef<M>) -> bool {
 }
 
 /// A waiter's place at a slot; the last one to leave takes the bell away.
-struct Place<'a, M> {
+struct Waiter<'a, M> {
     slots: &'a DashMap<Arc<str>, Slot<M>>,
     id: &'a str,
     changed: Arc<Notify>,
 }
 
-impl<M> Drop for Place<'_, M> {
+impl<M> Drop for Waiter<'_, M> {
     fn drop(&mut self) {
         let Some(mut slot) = self.slots.get_mut(self.id) else { return };
         let Some(waiters) = slot.waiters.as_mut() else { return };

@@ -24,7 +24,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, openat, statat, unl
 pub use folders::Outputs;
 
 use crate::runtime::SCOPE;
-use folders::Passing;
+use folders::HouseFolder;
 
 /// What a path that names an output begins with.
 pub(crate) const PREFIX: &str = "output:/";
@@ -43,38 +43,38 @@ pub(crate) fn here() -> Option<Arc<OutputRoom>> {
 
 /// Where a session's long outputs are. Making one does nothing on disk.
 pub struct OutputRoom {
-    place: Place,
+    place: OutputFolder,
     most: u64,
     /// Names that are being written, which are never removed to make room.
     open: Mutex<HashSet<String>>,
 }
 
-enum Place {
+enum OutputFolder {
     /// As long as the session.
-    Lasting(PathBuf),
+    OfSession(PathBuf),
     /// As long as the house.
-    Passing(Arc<Passing>, String),
+    OfHouse(Arc<HouseFolder>, String),
 }
 
 impl OutputRoom {
     /// A room in this folder, which is made when something is to be kept. Whoever removes the session removes it.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self::at(Place::Lasting(folder.into()))
+        Self::at(OutputFolder::OfSession(folder.into()))
     }
 
     /// A room that goes with its house.
-    pub(crate) fn passing(root: Arc<Passing>, name: String) -> Self {
-        Self::at(Place::Passing(root, name))
+    pub(crate) fn in_house(root: Arc<HouseFolder>, name: String) -> Self {
+        Self::at(OutputFolder::OfHouse(root, name))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(place: OutputFolder) -> Self {
         Self { place, most: MAX_ROOM, open: Mutex::default() }
     }
 
     fn folder(&self) -> io::Result<PathBuf> {
         match &self.place {
-            Place::Lasting(folder) => Ok(folder.clone()),
-            Place::Passing(root, name) => Ok(root.folder()?.join(name)),
+            OutputFolder::OfSession(folder) => Ok(folder.clone()),
+            OutputFolder::OfHouse(root, name) => Ok(root.folder()?.join(name)),
         }
     }
 
@@ -145,8 +145,8 @@ impl fmt::Debug for OutputRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("OutputRoom");
         match &self.place {
-            Place::Lasting(folder) => shown.field("folder", folder),
-            Place::Passing(_, name) => shown.field("passing", name),
+            OutputFolder::OfSession(folder) => shown.field("folder", folder),
+            OutputFolder::OfHouse(_, name) => shown.field("passing", name),
         };
         shown.finish_non_exhaustive()
     }

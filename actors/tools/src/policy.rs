@@ -34,7 +34,7 @@ pub struct Facts<'a> {
 
 /// What a session may do as far as its journal tells.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct SessionPolicy<'a> {
     /// What happens to calls that no rule speaks of.
     pub mode: PermissionMode,
     /// Rules that a person's yes has added; one that cannot be read allows nothing.
@@ -62,7 +62,7 @@ impl Rules {
     }
 
     /// What holds for a call.
-    pub fn judge(&self, facts: &Facts<'_>, held: &Held<'_>) -> Ruling {
+    pub fn judge(&self, facts: &Facts<'_>, held: &SessionPolicy<'_>) -> Ruling {
         if held.restrictions.ask.is_empty() && held.restrictions.forbid.is_empty() {
             return self.judge_all(facts, held);
         }
@@ -76,7 +76,7 @@ impl Rules {
         }
     }
 
-    fn judge_all(&self, facts: &Facts<'_>, held: &Held<'_>) -> Ruling {
+    fn judge_all(&self, facts: &Facts<'_>, held: &SessionPolicy<'_>) -> Ruling {
         let mode = held.mode;
         let reach = Reach::of(facts.subject, facts.cwd);
         if let Some(rule) = self.forbid.iter().find(|rule| rule.touches(facts.tool, &reach)) {

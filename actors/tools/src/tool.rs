@@ -16,7 +16,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Everything but [`Tool::execute`] is asked from an agent's mailbox: answer at once, without I/O. `execute` runs in
 /// an actor of its own. It ends early in two steps: `ctx.cancel` fires, and after [`GRACE`](crate::GRACE) the future
 /// is dropped wherever it waits. So cleanup belongs in drop guards; [`Process`](crate::Process) is one. Code that
-/// blocks a thread cannot be dropped: give it to [`blocking`](crate::run::blocking), which has threads for it.
+/// blocks a thread cannot be dropped: give it to [`blocking`](crate::blocking), which has threads for it.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// The name in tool calls: 1 to 64 letters, digits, `_` or `-`.

@@ -16,7 +16,7 @@ use super::event::{
 use super::failure::classify_error;
 use super::message::REDACTED;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, Draft, Ended, Place};
+use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
 use crate::wire::sse::Frame;
 
 /// A decoder for one response. A call of `answer_tool` is the answer itself: it becomes text.
@@ -43,9 +43,9 @@ struct Reply {
     /// The blocks that have started and not stopped, by the service's index.
     open: Vec<(u64, Slot)>,
     /// Blocks of plain text.
-    texts: Vec<Place>,
+    texts: Vec<BlockIndex>,
     /// Calls of the answer tool.
-    answers: Vec<Place>,
+    answers: Vec<BlockIndex>,
     counts: Counts,
     ended: Option<Ended>,
 }
@@ -53,9 +53,9 @@ struct Reply {
 /// What the pieces of a block are added to.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
-    Text(Place),
-    Thinking(Place),
-    Arguments(Place),
+    Text(BlockIndex),
+    Thinking(BlockIndex),
+    Arguments(BlockIndex),
     /// Of a type that is not known, or whole from its start.
     Closed,
 }

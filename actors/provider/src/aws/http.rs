@@ -26,12 +26,12 @@ pub(super) const FAR: Patience = Patience { connect: Duration::from_secs(10), to
 pub(super) const NEAR: Patience = Patience { connect: Duration::from_secs(1), total: Duration::from_secs(5) };
 
 /// A status and a text.
-pub(super) struct Answer {
+pub(super) struct TextResponse {
     pub(super) status: u16,
     pub(super) body: String,
 }
 
-impl Answer {
+impl TextResponse {
     pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -67,13 +67,17 @@ pub(super) fn add(request: &mut HttpRequest, name: &'static str, value: &str) ->
 }
 
 /// Sends a request once and reads the answer.
-pub(super) async fn send(request: HttpRequest, whence: &str, patience: Patience) -> Result<Answer, ProviderError> {
+pub(super) async fn send(
+    request: HttpRequest,
+    whence: &str,
+    patience: Patience,
+) -> Result<TextResponse, ProviderError> {
     let failed = |message: String| ProviderError::Network { message: format!("{whence} cannot be reached: {message}") };
     let exchange = async {
         let transport = HttpTransport::new(&request.url, patience.connect).map_err(|error| failed(error.message))?;
         let mut response = transport.send(request).await.map_err(|error| failed(error.message))?;
         let body = read_start(&mut response.body, CAP, patience.total).await;
-        Ok(Answer { status: response.status, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(TextResponse { status: response.status, body: String::from_utf8_lossy(&body).into_owned() })
     };
     tokio::time::timeout(patience.total, exchange).await.unwrap_or_else(|_| Err(failed("it takes too long".to_owned())))
 }

@@ -21,7 +21,7 @@ struct Token {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct RoleResponse {
     role_credentials: RoleCredentials,
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn credentials(
         401 => return Err(login()),
         _ => return Err(answer.failure(WHENCE, None)),
     }
-    let answer: Answer = serde_json::from_str(&answer.body)
+    let answer: RoleResponse = serde_json::from_str(&answer.body)
         .map_err(|_| ProviderError::Other { message: format!("{WHENCE} gave an answer without credentials") })?;
     let keys = answer.role_credentials;
     Ok(Some(Keys {

@@ -12,7 +12,7 @@ pub(super) const VALUE: &str = "value";
 
 /// The tool whose call is the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct AnswerTool {
     pub(super) name: String,
     pub(super) shape: Shape,
 }
@@ -26,7 +26,7 @@ pub(super) enum Shape {
     Wrapped,
 }
 
-impl Answer {
+impl AnswerTool {
     /// The tool of a turn that must be answered in a form. Its name is no other tool's.
     pub(super) fn of(config: &StreamConfig) -> Option<Self> {
         let format = config.response_format.as_ref()?;

@@ -13,17 +13,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::answer::{Answer, Shape};
+use super::answer::{AnswerTool, Shape};
 use super::failure::in_stream;
 use super::frames::{Frame, FrameError, Frames};
 use crate::wire::decoder::{Decoder, Finish, Limits, Progress, Response, Step, too_long, unreadable};
-use crate::wire::draft::{Block, Draft, Ended, Place};
+use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
 
 /// What the seal of reasoning that the service keeps to itself begins with; the rest is its base64.
 pub(super) const REDACTED: &str = "redacted:";
 
 /// A decoder for one response; `answer` is the tool whose call is the answer.
-pub(super) fn decoder(limits: Limits, answer: Option<Answer>) -> Box<dyn Decoder> {
+pub(super) fn decoder(limits: Limits, answer: Option<AnswerTool>) -> Box<dyn Decoder> {
     Box::new(Reply {
         limits,
         frames: Frames::new(limits.frame_bytes),
@@ -53,12 +53,12 @@ struct Reply {
     begun: bool,
     draft: Draft,
     /// The blocks that may still grow, by the service's index.
-    open: HashMap<u64, (Place, Kind)>,
+    open: HashMap<u64, (BlockIndex, Kind)>,
     /// The model's plain text.
-    texts: Vec<Place>,
-    answer: Option<Answer>,
+    texts: Vec<BlockIndex>,
+    answer: Option<AnswerTool>,
     /// Calls of the answer's tool, held as text.
-    answers: Vec<Place>,
+    answers: Vec<BlockIndex>,
     /// How the response stopped, once `messageStop` came.
     ended: Option<Ended>,
     /// Whether `metadata` came, which has the usage.
@@ -328,7 +328,12 @@ impl Reply {
     }
 
     /// The block of an index. Text and reasoning are not announced: they open with their first piece.
-    fn place(&mut self, index: u64, kind: Kind, emit: &mut dyn FnMut(StreamEvent)) -> Result<Place, ProviderError> {
+    fn place(
+        &mut self,
+        index: u64,
+        kind: Kind,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) -> Result<BlockIndex, ProviderError> {
         if let Some((place, _)) = self.open.get(&index).filter(|(_, open)| *open == kind) {
             return Ok(*place);
         }
@@ -346,7 +351,7 @@ impl Reply {
     }
 
     /// Adds to reasoning that the service keeps to itself. Pieces are joined as bytes: each is base64 with its own end.
-    fn hide(&mut self, at: Place, piece: &str) -> Result<(), ProviderError> {
+    fn hide(&mut self, at: BlockIndex, piece: &str) -> Result<(), ProviderError> {
         let Some(Block::Thinking { seal, .. }) = self.draft.block(at) else { return Ok(()) };
         let Some(before) = seal.strip_prefix(REDACTED) else {
             return self.draft.seal(at, &format!("{REDACTED}{piece}"));
@@ -392,7 +397,7 @@ impl Reply {
     fn settle_answer(&mut self) {
         let Some(answer) = &self.answer else { return };
         let Some((first, others)) = self.answers.split_first() else { return };
-        let drop = |draft: &mut Draft, at: Place| {
+        let drop = |draft: &mut Draft, at: BlockIndex| {
             if let Some(Block::Text(text)) = draft.block(at) {
                 text.clear();
             }

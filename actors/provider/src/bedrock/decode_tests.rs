@@ -273,7 +273,7 @@ fn answering(shape: Shape, calls: &[(&str, &str)], stop: &str) -> (Vec<StreamEve
         bytes.extend(event("contentBlockStop", json!({"contentBlockIndex": index})));
     }
     bytes.extend(event("messageStop", json!({"stopReason": stop})));
-    let answer = Answer { name: "answer".to_owned(), shape };
+    let answer = AnswerTool { name: "answer".to_owned(), shape };
     let (events, whole) = decode(decoder(Limits::default(), Some(answer)), &[&bytes]);
     (events, whole.unwrap())
 }

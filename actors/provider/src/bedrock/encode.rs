@@ -10,7 +10,7 @@ use playhouse_protocol::{CacheStrategy, Content, Message, ProviderError, StreamC
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::answer::AnswerTool;
 use super::blocks::{Block, Outcome, image};
 use super::family::{Family, Points, Thinking};
 use crate::wire::messages::{Insert, Mark, Messages};
@@ -174,7 +174,7 @@ fn points(config: &StreamConfig) -> Points {
 
 fn head<'a>(provider: &str, config: &'a StreamConfig, points: Points, ask: Ask) -> Head<'a> {
     let family = Family::of(&config.model_config.id);
-    let answer = Answer::of(config);
+    let answer = AnswerTool::of(config);
     let thought = thought(provider, config, family);
     // A model that thinks cannot be made to call a tool, only told to.
     let may_think = thought.is_some() || family == Family::AdaptiveClaude;
@@ -269,7 +269,7 @@ fn may_think(provider: &str, config: &StreamConfig) -> bool {
     true
 }
 
-fn tools<'a>(config: &'a StreamConfig, answer: Option<&Answer>) -> Vec<Marked<Tool<'a>>> {
+fn tools<'a>(config: &'a StreamConfig, answer: Option<&AnswerTool>) -> Vec<Marked<Tool<'a>>> {
     let mut names = BTreeSet::new();
     let mut tools = Vec::new();
     for tool in config.tools.iter() {

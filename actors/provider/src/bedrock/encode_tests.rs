@@ -308,7 +308,7 @@ fn a_form_is_asked_for_as_a_call() {
 
     let taken = StreamConfig { tools: Arc::new([ToolDefinition { name: "answer".into(), ..tool() }]), ..base(SONNET) };
     assert_eq!(body_of(&taken).0, ["answer", "answer_"]);
-    assert_eq!(Answer::of(&taken).unwrap().name, "answer_");
+    assert_eq!(AnswerTool::of(&taken).unwrap().name, "answer_");
     let list = StreamConfig { response_format: format(json!({"type": "array"})), ..base(SONNET) };
     let schema = &body(&list)["toolConfig"]["tools"][1]["toolSpec"]["inputSchema"]["json"];
     assert_eq!(*schema, json!({"type": "object", "properties": {"value": {"type": "array"}}, "required": ["value"]}));

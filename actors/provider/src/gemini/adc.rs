@@ -99,7 +99,7 @@ pub(crate) struct Adc {
     quota_project: Option<HeaderValue>,
     clock: Clock,
     /// What was fetched last. Whoever fetches holds the lock, so that all who wait share what comes of it.
-    held: Mutex<Held>,
+    held: Mutex<LastFetch>,
     /// How many fetches have failed.
     failed: AtomicU64,
     secrets: Secrets,
@@ -109,7 +109,7 @@ pub(crate) struct Adc {
 
 /// What was fetched last.
 #[derive(Debug, Default)]
-struct Held {
+struct LastFetch {
     token: Option<Token>,
     /// Why there is none.
     failure: Option<ProviderError>,
@@ -181,9 +181,9 @@ impl Adc {
         }
         let fetched = self.fetch(now).await;
         match &fetched {
-            Ok(token) => *held = Held { token: Some(token.clone()), failure: None },
+            Ok(token) => *held = LastFetch { token: Some(token.clone()), failure: None },
             Err(error) => {
-                *held = Held { token: None, failure: Some(error.clone()) };
+                *held = LastFetch { token: None, failure: Some(error.clone()) };
                 self.failed.fetch_add(1, Ordering::SeqCst);
             }
         }

@@ -9,7 +9,7 @@ use super::chunk::{Candidate, Chunk, FunctionCall, Part, UsageReport};
 use super::failure;
 use crate::provider::excerpt;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, Draft, Ended, Place};
+use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
 use crate::wire::sse::Frame;
 
 /// A decoder for one response. A call of the tool named `answer` is the answer itself.
@@ -27,7 +27,7 @@ struct Reply {
     /// The tool whose arguments are the answer.
     answer: Option<String>,
     /// Where the answer stands.
-    answer_at: Option<Place>,
+    answer_at: Option<BlockIndex>,
 }
 
 /// Why the model stopped.

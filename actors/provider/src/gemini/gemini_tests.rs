@@ -17,7 +17,7 @@ fn public(id: &str) -> (Gemini, ModelConfig) {
 
 fn cloud(id: &str) -> (Gemini, ModelConfig) {
     let model = ModelConfig::new("vertex", ApiProtocol::GoogleVertex, id);
-    (Gemini::new(Host::Vertex(vertex::Place::new("acme", "global")), &model), model)
+    (Gemini::new(Host::Vertex(vertex::CloudLocation::new("acme", "global")), &model), model)
 }
 
 /// The kit's conversations, with every result under the name of its call: here a result is known by its tool.

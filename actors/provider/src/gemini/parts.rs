@@ -59,7 +59,7 @@ enum Kind<'a> {
     Text(Cow<'a, str>),
     InlineData(Blob<'a>),
     FunctionCall(Call<'a>),
-    FunctionResponse(Answer<'a>),
+    FunctionResponse(CallResponse<'a>),
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +78,7 @@ struct Call<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct Answer<'a> {
+struct CallResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Cow<'a, str>>,
     name: String,
@@ -165,7 +165,13 @@ impl<'m> Writer<'_> {
         parts
     }
 
-    fn answer(&self, id: &'m str, tool: &str, content: &'m [Content], outcome: fn(String) -> Outcome) -> Answer<'m> {
+    fn answer(
+        &self,
+        id: &'m str,
+        tool: &str,
+        content: &'m [Content],
+        outcome: fn(String) -> Outcome,
+    ) -> CallResponse<'m> {
         let (mut text, mut parts) = (String::new(), Vec::new());
         for block in content {
             let line = match block {
@@ -185,7 +191,7 @@ impl<'m> Writer<'_> {
         if text.is_empty() && parts.is_empty() {
             text.push_str(NOTHING);
         }
-        Answer { id: self.id(id), name: wire_name(tool), response: outcome(text), parts }
+        CallResponse { id: self.id(id), name: wire_name(tool), response: outcome(text), parts }
     }
 
     /// Whether a tool's result can hold a picture of this kind.

@@ -21,7 +21,7 @@ const REGION: &str = "global";
 
 /// Where models are on Google Cloud, unless they say themselves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CloudLocation {
     project: String,
     region: String,
 }
@@ -50,7 +50,7 @@ fn connect_in(
             what: "a project: set the environment variable GOOGLE_CLOUD_PROJECT, or the model's `project`".to_owned(),
         });
     };
-    let place = Place { project, region };
+    let place = CloudLocation { project, region };
     service(model, wiring, &base, Gemini::new(Host::Vertex(place), model), credentials)
 }
 
@@ -92,7 +92,7 @@ fn host(region: &str) -> Result<String, SetupError> {
     })
 }
 
-impl Place {
+impl CloudLocation {
     #[cfg(test)]
     pub(crate) fn new(project: &str, region: &str) -> Self {
         Self { project: project.to_owned(), region: region.to_owned() }

@@ -35,7 +35,7 @@ fn a_region_has_its_host() {
 
 #[test]
 fn a_model_is_asked_for_in_its_project_and_region() {
-    let place = Place::new("acme", "global");
+    let place = CloudLocation::new("acme", "global");
     let url = |id: &str| {
         place.url(&ModelConfig { id: id.into(), ..model() }, "countTokens").map(|url| url.to_string()).unwrap()
     };

@@ -150,7 +150,7 @@ impl Tape {
             let secrets = Secrets::of(&request);
             let request = Request::of(&request, &secrets);
             let key = request.key();
-            let place = Place::reserve(&open.0.folder, &key)?;
+            let place = ReservedFile::reserve(&open.0.folder, &key)?;
             let (head, body, end) = (None, Vec::new(), End::Dropped);
             let entry = Entry { place, key, request: Some(request), secrets, head, body, end, rest: Rest::Kept, open };
             Ok(Self { entry: Some(entry), runtime })
@@ -215,7 +215,7 @@ enum Rest {
 /// An exchange and its place. It is written when it is dropped, so that nothing that can become of it loses it: also
 /// not a runtime that shuts down before the thread that should drop it has run.
 struct Entry {
-    place: Place,
+    place: ReservedFile,
     key: Key,
     /// There until it is written.
     request: Option<Request>,
@@ -272,14 +272,14 @@ impl Drop for Open {
 }
 
 /// The place of an exchange in the folder.
-struct Place {
+struct ReservedFile {
     /// Where it is written; its being there reserves the number.
     part: PathBuf,
     /// What it is named when it is whole.
     file: PathBuf,
 }
 
-impl Place {
+impl ReservedFile {
     /// The first number of a key that nobody has, in this process or another.
     fn reserve(folder: &Path, key: &Key) -> Result<Self, RecordError> {
         let mut number = 0_u64;

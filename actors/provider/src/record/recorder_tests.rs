@@ -40,7 +40,7 @@ fn a_number_is_reserved_once_by_however_many() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..25 {
-                    let place = Place::reserve(folder.path(), &key()).unwrap();
+                    let place = ReservedFile::reserve(folder.path(), &key()).unwrap();
                     assert!(!place.file.exists());
                     place.fill(b"x").unwrap();
                     assert!(taken.lock().unwrap().insert(place.file), "two had the same number");
@@ -56,9 +56,9 @@ fn a_number_is_reserved_once_by_however_many() {
 #[test]
 fn what_a_killed_process_left_is_passed_over() {
     let folder = tempfile::tempdir().unwrap();
-    let killed = Place::reserve(folder.path(), &key()).unwrap();
+    let killed = ReservedFile::reserve(folder.path(), &key()).unwrap();
     assert!(killed.part.exists() && !killed.file.exists());
-    let next = Place::reserve(folder.path(), &key()).unwrap();
+    let next = ReservedFile::reserve(folder.path(), &key()).unwrap();
     assert!(next.file.to_str().unwrap().ends_with("-1.json"), "{:?}", next.file);
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Delta, Item, ItemEvent, Kind, Part, ResponseEvent, Summary, Text};
 use super::failure;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, Draft, Ended, Place};
+use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
 use crate::wire::sse::Frame;
 
 /// What separates the parts of reasoning.
@@ -43,7 +43,7 @@ struct Open {
     index: Option<u64>,
     id: String,
     /// Its block; of a message with several parts, the last part's.
-    place: Place,
+    place: BlockIndex,
     /// The part that is being said.
     part: Option<u64>,
     whole: Whole,

@@ -30,7 +30,7 @@ pub(crate) enum Block {
 
 /// Which block of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct BlockIndex(usize);
 
 /// Why the model stopped, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,11 @@ impl Draft {
     }
 
     /// Opens a block with what it already holds, and tells so.
-    pub(crate) fn open(&mut self, block: Block, emit: &mut dyn FnMut(StreamEvent)) -> Result<Place, ProviderError> {
+    pub(crate) fn open(
+        &mut self,
+        block: Block,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) -> Result<BlockIndex, ProviderError> {
         // A block costs memory beyond its bytes; the cap on content then bounds their number too.
         self.count(std::mem::size_of::<Block>() + block.len())?;
         match &block {
@@ -66,13 +70,13 @@ impl Draft {
             }
         }
         self.blocks.push(block);
-        Ok(Place(self.blocks.len() - 1))
+        Ok(BlockIndex(self.blocks.len() - 1))
     }
 
     /// Adds to what a block says, and tells so: to text, reasoning or arguments, whichever it is.
     pub(crate) fn say(
         &mut self,
-        at: Place,
+        at: BlockIndex,
         piece: &str,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ProviderError> {
@@ -100,7 +104,7 @@ impl Draft {
     }
 
     /// Adds to the seal of a block of reasoning.
-    pub(crate) fn seal(&mut self, at: Place, piece: &str) -> Result<(), ProviderError> {
+    pub(crate) fn seal(&mut self, at: BlockIndex, piece: &str) -> Result<(), ProviderError> {
         self.count(piece.len())?;
         if let Some(Block::Thinking { seal, .. }) = self.blocks.get_mut(at.0) {
             seal.push_str(piece);
@@ -109,14 +113,14 @@ impl Draft {
     }
 
     /// A block, to look at or to set right.
-    pub(crate) fn block(&mut self, at: Place) -> Option<&mut Block> {
+    pub(crate) fn block(&mut self, at: BlockIndex) -> Option<&mut Block> {
         self.blocks.get_mut(at.0)
     }
 
     /// The last block, if there is one.
-    pub(crate) fn last(&self) -> Option<(Place, &Block)> {
+    pub(crate) fn last(&self) -> Option<(BlockIndex, &Block)> {
         let at = self.blocks.len().checked_sub(1)?;
-        Some((Place(at), self.blocks.get(at)?))
+        Some((BlockIndex(at), self.blocks.get(at)?))
     }
 
     pub(crate) fn has_calls(&self) -> bool {

@@ -21,7 +21,7 @@ pub(crate) enum More {
 /// Works on all items, on as many threads as there are processors, and gives what came of them to `take` in their
 /// order, until it has enough. The items are made here, each worker on a thread of its own; a panic of any of them is
 /// this function's.
-pub(crate) fn in_order<T: Send, R: Send, W: FnMut(T) -> R>(
+pub(crate) fn parallel<T: Send, R: Send, W: FnMut(T) -> R>(
     items: impl Iterator<Item = T>,
     worker: impl Fn() -> W + Sync,
     take: impl FnMut(R) -> More + Send,
@@ -163,7 +163,7 @@ mod tests {
             (0..if item.is_multiple_of(7) { 2_000 } else { 1 }).for_each(|_| thread::yield_now());
             item
         };
-        in_order(
+        parallel(
             items,
             || slow,
             |item| {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn all_are_done_when_all_are_wanted_and_nothing_is_nothing() {
         let mut sum = 0;
-        in_order(
+        parallel(
             1..=1_000_u64,
             || |item| item,
             |item| {
@@ -186,14 +186,14 @@ mod tests {
                 More::Wanted
             },
         );
-        in_order(std::iter::empty::<u64>(), || |item| item, |_| More::Enough);
+        parallel(std::iter::empty::<u64>(), || |item| item, |_| More::Enough);
         assert_eq!(sum, 500_500);
     }
 
     #[test]
     fn a_panic_of_a_worker_ends_it() {
         let work = || {
-            in_order(0..10_000, || |item| assert!(item != 300, "three hundred"), |()| More::Wanted);
+            parallel(0..10_000, || |item| assert!(item != 300, "three hundred"), |()| More::Wanted);
         };
         assert!(std::panic::catch_unwind(work).is_err());
     }

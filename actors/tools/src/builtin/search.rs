@@ -18,7 +18,7 @@ use ignore::WalkBuilder;
 use playhouse_protocol::{Cancel, EffectClass, Secrets, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
-use crate::builtin::parallel::{More, in_order};
+use crate::builtin::parallel::{More, parallel};
 use crate::files::paths::{Root, guard};
 use crate::files::{Asked, Use, number, path_of, text};
 use crate::output::{self, OutputName, OutputRoom};
@@ -199,7 +199,7 @@ fn search(
             let parcel: Vec<PathBuf> = files.by_ref().take(PARCEL).collect();
             (!parcel.is_empty()).then_some(parcel)
         });
-        in_order(parcels, worker, |looked| found.take_all(looked));
+        parallel(parcels, worker, |looked| found.take_all(looked));
         found.unreadable += unreadable.get();
     } else {
         found.take_all(worker()(vec![plain(&root.path)]));

@@ -105,10 +105,10 @@ pub(crate) struct Claim {
     file: FileKey,
     /// What the holder's house knows of files.
     pub(crate) files: Arc<Files>,
-    held: Arc<Held>,
+    held: Arc<Holding>,
 }
 
-struct Held {
+struct Holding {
     holder: Holder,
     since: Instant,
     standing: Mutex<Standing>,
@@ -153,12 +153,12 @@ struct Claims {
 
 /// A file that is being changed.
 struct ClaimedFile {
-    held: Arc<Held>,
+    held: Arc<Holding>,
     /// Who waits, first come first served; those who gave up are passed over.
-    line: VecDeque<(Holder, oneshot::Sender<Arc<Held>>)>,
+    line: VecDeque<(Holder, oneshot::Sender<Arc<Holding>>)>,
 }
 
-impl Held {
+impl Holding {
     fn new(holder: Holder) -> Arc<Self> {
         Arc::new(Self { holder, since: Instant::now(), standing: Mutex::new(Standing::Holds) })
     }
@@ -180,8 +180,8 @@ impl Claims {
         files: &mut HashMap<FileKey, ClaimedFile>,
         file: &FileKey,
         holder: Holder,
-    ) -> Result<Arc<Held>, Holder> {
-        let held = Held::new(holder);
+    ) -> Result<Arc<Holding>, Holder> {
+        let held = Holding::new(holder);
         match files.get_mut(file) {
             None => drop(files.insert(file.clone(), ClaimedFile { held: held.clone(), line: VecDeque::new() })),
             Some(place) => {
@@ -230,11 +230,11 @@ impl Claims {
     }
 
     /// Gives a file to the next in line, unless it was taken over.
-    fn release(&'static self, file: &FileKey, held: &Arc<Held>) {
+    fn release(&'static self, file: &FileKey, held: &Arc<Holding>) {
         let mut files = lock(&self.files);
         let Some(place) = files.get_mut(file).filter(|place| Arc::ptr_eq(&place.held, held)) else { return };
         while let Some((holder, next)) = place.line.pop_front() {
-            let held = Held::new(holder);
+            let held = Holding::new(holder);
             if next.send(held.clone()).is_ok() {
                 place.held = held;
                 return;
@@ -244,7 +244,7 @@ impl Claims {
     }
 }
 
-impl Held {
+impl Holding {
     /// Gives the file up, unless it is being replaced at this very moment.
     fn gives_way_to(&self, next: &Holder) -> bool {
         let mut standing = match self.standing.try_lock() {
@@ -262,7 +262,7 @@ struct Waiting {
     claims: &'static Claims,
     file: FileKey,
     files: Arc<Files>,
-    given: oneshot::Receiver<Arc<Held>>,
+    given: oneshot::Receiver<Arc<Holding>>,
 }
 
 impl Waiting {

@@ -53,7 +53,7 @@ fn files() -> Arc<Files> {
 fn aged(claim: Claim, age: Duration) -> Claim {
     let mut files = lock(&CLAIMS.files);
     let since = claim.held.since.checked_sub(age).unwrap();
-    let held = Arc::new(Held { holder: claim.held.holder.clone(), since, standing: Mutex::new(Standing::Holds) });
+    let held = Arc::new(Holding { holder: claim.held.holder.clone(), since, standing: Mutex::new(Standing::Holds) });
     files.get_mut(&claim.file).unwrap().held = held.clone();
     drop(files);
     let old = Claim { claims: claim.claims, file: claim.file.clone(), files: claim.files.clone(), held };

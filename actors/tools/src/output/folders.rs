@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::output::OutputRoom;
 use crate::process::mark::nonce;
 
-/// What the names of passing folders begin with.
+/// What the names of folders that go with their house begin with.
 const NAME: &str = "playhouse-output-";
 /// A folder younger than this may not have its lock yet.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -26,13 +26,13 @@ type FolderFn = Arc<dyn Fn(&SessionId) -> PathBuf + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Outputs {
     lasting: Option<FolderFn>,
-    passing: Arc<Passing>,
+    of_house: Arc<HouseFolder>,
 }
 
 impl Outputs {
     /// Those of sessions that have a journal go where `folder` says.
     pub fn beside_journals(folder: impl Fn(&SessionId) -> PathBuf + Send + Sync + 'static) -> Self {
-        Self { lasting: Some(Arc::new(folder)), passing: Arc::default() }
+        Self { lasting: Some(Arc::new(folder)), of_house: Arc::default() }
     }
 
     /// The room of a session. Does nothing on disk.
@@ -40,24 +40,24 @@ impl Outputs {
         match (durability, &self.lasting) {
             (Durability::Flush | Durability::Os, Some(folder)) => OutputRoom::new(folder(session)),
             (Durability::None, _) | (Durability::Flush | Durability::Os, None) => {
-                OutputRoom::passing(self.passing.clone(), session.to_string())
+                OutputRoom::in_house(self.of_house.clone(), session.to_string())
             }
         }
     }
 
     /// Removes what is kept of all sessions without a journal, when their house ends. Blocks.
     pub fn close(&self) {
-        self.passing.remove();
+        self.of_house.remove();
     }
 
     /// Whether anything of sessions without a journal was kept.
     pub fn have_passing(&self) -> bool {
-        self.passing.lock().is_some()
+        self.of_house.lock().is_some()
     }
 
     /// Removes what is kept of a session without a journal. Blocks.
     pub fn forget(&self, session: &SessionId) {
-        if let Some((root, _)) = &*self.passing.lock() {
+        if let Some((root, _)) = &*self.of_house.lock() {
             // Most sessions have none; what cannot be removed goes with the house.
             let _ = fs::remove_dir_all(root.join(session.to_string()));
         }
@@ -73,9 +73,9 @@ impl fmt::Debug for Outputs {
 /// A folder among the machine's temporary files, made when it is first needed and removed with its owner. It is locked
 /// while its owner lives, so that another house can tell what a dead one left.
 #[derive(Default)]
-pub(crate) struct Passing(Mutex<Option<(PathBuf, File)>>);
+pub(crate) struct HouseFolder(Mutex<Option<(PathBuf, File)>>);
 
-impl Passing {
+impl HouseFolder {
     /// The folder. Blocks.
     pub(crate) fn folder(&self) -> io::Result<PathBuf> {
         let mut made = self.lock();
@@ -104,7 +104,7 @@ impl Passing {
     }
 }
 
-impl Drop for Passing {
+impl Drop for HouseFolder {
     fn drop(&mut self) {
         self.remove();
     }
@@ -167,7 +167,7 @@ mod tests {
         let room = Arc::new(outputs.room(&session, Durability::Os));
         let (_, draft) = room.begin(&"a".into()).unwrap();
         draft.keep();
-        let root = outputs.passing.folder().unwrap();
+        let root = outputs.of_house.folder().unwrap();
         assert!(outputs.have_passing() && root.join("s/a.txt").exists());
         outputs.forget(&session);
         assert!(root.exists() && !root.join("s").exists());

@@ -1,7 +1,7 @@
 use super::*;
 
-fn held<'a>(mode: PermissionMode, grants: &'a [String], restrictions: &'a Restrictions) -> Held<'a> {
-    Held { mode, grants, restrictions }
+fn held<'a>(mode: PermissionMode, grants: &'a [String], restrictions: &'a Restrictions) -> SessionPolicy<'a> {
+    SessionPolicy { mode, grants, restrictions }
 }
 
 fn rules(allow: &[&str], ask: &[&str], forbid: &[&str]) -> Rules {

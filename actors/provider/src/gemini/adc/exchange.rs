@@ -41,7 +41,7 @@ impl fmt::Debug for Endpoint {
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct TokenResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
@@ -78,12 +78,16 @@ impl Endpoint {
         &self.url
     }
 
-    pub(super) async fn get(&self, headers: HeaderMap) -> Result<Answer, ProviderError> {
+    pub(super) async fn get(&self, headers: HeaderMap) -> Result<TokenResponse, ProviderError> {
         self.call(HttpRequest { method: Method::GET, url: self.url.clone(), headers, body: bytes::Bytes::new() }).await
     }
 
     /// Sends a form.
-    pub(super) async fn post(&self, fields: &[(&str, &str)], mut headers: HeaderMap) -> Result<Answer, ProviderError> {
+    pub(super) async fn post(
+        &self,
+        fields: &[(&str, &str)],
+        mut headers: HeaderMap,
+    ) -> Result<TokenResponse, ProviderError> {
         let encoded = |text| utf8_percent_encode(text, RESERVED);
         let pairs: Vec<String> =
             fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
@@ -92,13 +96,13 @@ impl Endpoint {
         self.call(HttpRequest { method: Method::POST, url: self.url.clone(), headers, body }).await
     }
 
-    pub(super) async fn post_json(&self, json: String, headers: HeaderMap) -> Result<Answer, ProviderError> {
+    pub(super) async fn post_json(&self, json: String, headers: HeaderMap) -> Result<TokenResponse, ProviderError> {
         let mut request = HttpRequest::post_json(self.url.clone(), json);
         request.headers.extend(headers);
         self.call(request).await
     }
 
-    async fn call(&self, request: HttpRequest) -> Result<Answer, ProviderError> {
+    async fn call(&self, request: HttpRequest) -> Result<TokenResponse, ProviderError> {
         let host = self.url.host_str().unwrap_or_default();
         let exchange = async {
             let mut response = self.http.send(request).await.map_err(|error| ProviderError::Network {
@@ -106,7 +110,7 @@ impl Endpoint {
             })?;
             let body = read_start(&mut response.body, ANSWER, WAIT).await;
             let body = String::from_utf8_lossy(&body).into_owned();
-            Ok(Answer { status: response.status, headers: response.headers, body })
+            Ok(TokenResponse { status: response.status, headers: response.headers, body })
         };
         tokio::time::timeout(WAIT, exchange).await.unwrap_or_else(|_| {
             let seconds = WAIT.as_secs();
@@ -129,7 +133,7 @@ struct ImpersonatedAnswer {
     expire_time: Timestamp,
 }
 
-impl Answer {
+impl TokenResponse {
     /// The token of an OAuth answer; `advice` says what to do when it was refused.
     pub(super) fn access(&self, now: u64, advice: &str, secrets: &Secrets) -> Result<Access, ProviderError> {
         self.refused(advice, secrets)?;
