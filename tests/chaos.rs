@@ -107,7 +107,7 @@ fn tonight((kind, message, _): Blow) -> Tonight {
             None,
             Some(|play| {
                 let (session, body) = (playhouse::agent::new_session_id(), EntryBody::Parked { reason: String::new() });
-                let note = Note { body, at: 0 };
+                let note = Note { body, at: None };
                 tell(&writer(play), WriterMsg::Note { session, note, reply: nobody() });
             }),
         ),
