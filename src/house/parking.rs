@@ -109,7 +109,8 @@ impl House {
             return;
         }
         let session = life.session();
-        match self.say(&session, EntryBody::Parked { reason: reason.clone() }).await {
+        let note = Note { body: EntryBody::Parked { reason: reason.clone() }, at: Some(self.0.backstage.now().wall) };
+        match self.say(&session, note).await {
             Ok(Some(seq)) => life.topic.publish(Event {
                 id: EventId { seq, k: 0 },
                 agent_id: life.agent_id.clone(),
@@ -137,20 +138,21 @@ impl House {
             // Somebody else in this house is about to find out the same.
             return Ok(());
         };
-        self.say_and_release(held, EntryBody::Parked { reason: reason.to_owned() }).await
+        let at = Some(self.0.backstage.now().wall);
+        self.say_and_release(held, Note { body: EntryBody::Parked { reason: reason.to_owned() }, at }).await
     }
 
     /// Ends a stored session's journal with an entry that names the session in which its conversation goes on, so that
     /// nobody takes it up again. Once begun it is carried out, also when nobody waits for it any more.
     pub async fn name_successor(&self, session: &SessionId, successor: SessionId) -> Result<(), StoreError> {
         let held = self.hold(session).map_err(|by| in_use(session, by))?;
-        self.say_and_release(held, EntryBody::RotatedTo { session: successor }).await
+        self.say_and_release(held, Note { body: EntryBody::RotatedTo { session: successor }, at: None }).await
     }
 
-    async fn say_and_release(&self, held: Hold, body: EntryBody) -> Result<(), StoreError> {
+    async fn say_and_release(&self, held: Hold, note: Note) -> Result<(), StoreError> {
         let house = self.clone();
         let said = tokio::spawn(async move {
-            let said = house.say(held.session(), body).await;
+            let said = house.say(held.session(), note).await;
             house.0.backstage.release(held.session().clone());
             house.settle(held.session()).await;
             said.map(drop)
@@ -159,9 +161,9 @@ impl House {
     }
 
     /// Has the session's writer append an entry, unless the journal ends with it already; `None` if nothing was written.
-    async fn say(&self, session: &SessionId, body: EntryBody) -> Result<Option<Seq>, StoreError> {
+    async fn say(&self, session: &SessionId, note: Note) -> Result<Option<Seq>, StoreError> {
         let house = &self.0.backstage;
-        let (address, note) = (house.writer_of(session), Note { body, at: house.now().wall });
+        let address = house.writer_of(session);
         let mut not = None;
         loop {
             let writer = house.writers.live(&address, not).await.map_err(|absent| unused(&absent))?;

@@ -34,8 +34,8 @@ pub(crate) enum Then {
 pub struct Note {
     /// What is said.
     pub body: EntryBody,
-    /// When, in unix milliseconds.
-    pub at: u64,
+    /// When, in unix milliseconds; `None` if it is no sign of life, and so as old as what stands before it.
+    pub at: Option<u64>,
 }
 
 impl Note {
@@ -46,7 +46,7 @@ impl Note {
             id: format!("{session}#note{}", loaded.entries.len()).into(),
             loop_id: None,
             parent: Some(last.id.clone()),
-            at: self.at,
+            at: self.at.unwrap_or(last.at),
             body: self.body,
         })
     }
