@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use playhouse::protocol::chain::chain;
 use playhouse::protocol::entry::{BlockStage, Settings};
 use playhouse::protocol::{
     AgentMessage, EffectClass, Entry, EntryBody, Mode, PermissionDecision, PermissionMode, Seq, ToolCallId,
@@ -72,7 +73,7 @@ pub struct Call {
 pub fn trail(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
     let mut calls = HashMap::new();
     let mut steps = Vec::new();
-    for (seq, entry) in entries {
+    for (seq, entry) in chain(entries, None) {
         if let EntryBody::Responded { message, .. } = &entry.body {
             remember(message, &mut calls);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use playhouse_agent::actor::Origin;
 use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition, Occupant};
+use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use playhouse_session::{Loaded, SessionSummary, StoreError, Take};
@@ -153,7 +154,7 @@ impl House {
 /// How a session begins, with the settings that it has after these entries.
 fn first(session: &SessionId, entries: &[(Seq, Arc<Entry>)]) -> Result<Opened, ResumeError> {
     let mut opened: Option<Opened> = None;
-    for (_, entry) in entries {
+    for (_, entry) in chain(entries, None) {
         match (&entry.body, &mut opened) {
             (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
             (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),

@@ -136,7 +136,7 @@ impl Catalog for Toolbox {
             return Vetting::Blocked { stage: BlockStage::Safety, reason };
         }
         let effect = if is_child {
-            EffectClass::Child { session: crate::sub_agent::child_session(authority.session, call) }
+            EffectClass::Child { session: crate::sub_agent::child_session(authority.session, authority.run, call) }
         } else {
             effect
         };

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::{InputKind, QueuedInput};
 use playhouse_protocol::{
-    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, Opened, Outcome,
-    PermissionId, Seq, SessionId,
+    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, MessageCount, Opened,
+    Outcome, PermissionId, Seq, SessionId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -136,9 +137,10 @@ impl SessionSummary {
         held_by: Option<Holder>,
         damage: Vec<Damage>,
     ) -> Self {
-        let mut fold = Fold::default();
-        for (_, entry) in entries {
+        let (mut fold, mut count, mut messages) = (Fold::default(), MessageCount::default(), 0);
+        for (_, entry) in chain(entries, None) {
             fold.apply(entry);
+            messages = count.apply(entry);
         }
         let status = fold.status(entries, &damage);
         let opened = fold.opened;
@@ -152,7 +154,7 @@ impl SessionSummary {
             started_at: entries.first().map(|(_, entry)| entry.at),
             last_active_at: entries.last().map(|(_, entry)| entry.at),
             entries: entries.len(),
-            messages: fold.messages,
+            messages,
             first_prompt: fold.first_prompt,
             status,
             parent: opened.and_then(|o| o.spawned_by.as_ref().map(|s| s.parent_session_id.clone())),
@@ -167,7 +169,6 @@ impl SessionSummary {
 struct Fold<'a> {
     opened: Option<&'a Opened>,
     settings: Option<&'a playhouse_protocol::entry::Settings>,
-    messages: usize,
     first_prompt: Option<String>,
     parked: Option<String>,
     /// Accepted prompts and continuations without an end, with the run they became.
@@ -233,7 +234,6 @@ impl<'a> Fold<'a> {
             EntryBody::Opened(opened) => {
                 self.opened = Some(opened);
                 self.settings = Some(&opened.settings);
-                self.messages = opened.messages.len();
                 let users = opened.messages.iter().find_map(|message| prompt_text(message));
                 self.first_prompt = self.first_prompt.take().or(users);
             }
@@ -254,36 +254,29 @@ impl<'a> Fold<'a> {
                     *run = entry.loop_id.clone();
                 }
             }
-            EntryBody::TurnStarted { placed, .. } => {
-                self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>();
-            }
-            EntryBody::Responded { failure, .. } => {
-                self.messages += 1;
-                self.failure = *failure;
-            }
+            EntryBody::Responded { failure, .. } => self.failure = *failure,
             EntryBody::PermissionAsked { permission_id, question, .. } => {
                 self.asked.push((permission_id.clone(), &question.reason));
             }
             EntryBody::PermissionResolved { permission_id, .. } => self.asked.retain(|(id, _)| id != permission_id),
-            EntryBody::ToolEnded { .. }
-            | EntryBody::ToolBlocked { .. }
-            | EntryBody::ToolSkipped { .. }
-            | EntryBody::ToolQueued { .. }
-            | EntryBody::PlanRejected { .. } => self.messages += 1,
-            EntryBody::LoopEnded { outcome, placed, note, .. } => {
+            EntryBody::LoopEnded { outcome, .. } => {
                 self.ended = self.after(outcome);
                 self.asked.clear();
                 self.running.retain(|run| Some(run) != entry.loop_id.as_ref());
-                self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>() + usize::from(note.is_some());
                 // The line that says what began it may be lost: it is the one that had not begun by what is left.
                 let is_known = self.open.values().any(|run| *run == entry.loop_id);
                 self.open.retain(|_, run| *run != entry.loop_id && (is_known || run.is_some()));
             }
-            EntryBody::Head { messages, .. } => self.messages = *messages,
-            EntryBody::Reset { .. } => (self.messages, self.ended) = (0, None),
-            EntryBody::Restored { messages, .. } => (self.messages, self.ended) = (messages.len(), None),
+            EntryBody::Reset { .. } | EntryBody::Restored { .. } => self.ended = None,
             EntryBody::RotatedTo { .. } => self.moved = true,
             EntryBody::InputRejected { .. }
+            | EntryBody::Head { .. }
+            | EntryBody::TurnStarted { .. }
+            | EntryBody::ToolEnded { .. }
+            | EntryBody::ToolBlocked { .. }
+            | EntryBody::ToolSkipped { .. }
+            | EntryBody::ToolQueued { .. }
+            | EntryBody::PlanRejected { .. }
             | EntryBody::Requested { .. }
             | EntryBody::AttemptFailed { .. }
             | EntryBody::ToolStarted { .. }

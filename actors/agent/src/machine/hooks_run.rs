@@ -67,8 +67,10 @@ impl Machine {
         if self.flight.run.may_stop || refusals >= MOST_REFUSALS {
             return Step::Through;
         }
-        let verdict = self
-            .consult(HookPoint::Stop, |machine| HookCall::Stop { history: machine.durable.history.clone(), refusals });
+        let verdict = self.consult(HookPoint::Stop, |machine| HookCall::Stop {
+            history: machine.durable.record.messages().clone(),
+            refusals,
+        });
         match verdict {
             None => Step::Waiting,
             Some(Verdict::Stop { reason }) => {

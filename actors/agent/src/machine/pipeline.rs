@@ -87,8 +87,12 @@ impl Machine {
 
     fn vet(&self, slot: &CallSlot) -> Vetting {
         let durable = &self.durable;
+        let Some(run) = durable.run.as_deref() else {
+            return Vetting::Blocked { stage: BlockStage::Lookup, reason: "its run is over".to_owned() };
+        };
         let authority = Authority {
             session: &durable.session_id,
+            run: &run.loop_id,
             mode: durable.settings.permission,
             grants: durable.grants(),
             restrictions: &durable.settings.restrictions,

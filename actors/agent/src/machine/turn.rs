@@ -7,7 +7,7 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{InputKind, Placed, QueuedInput};
 use playhouse_protocol::{
     AgentMessage, Content, ContinuationKind, EntryBody, LlmMessage, LoopConfigSnapshot, LoopId, Message, Outcome,
-    QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
+    Point, QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
 };
 
 use super::Machine;
@@ -61,7 +61,7 @@ impl Machine {
     }
 
     fn before_loop(&self) -> HookCall {
-        let mut history = self.durable.history.clone();
+        let mut history = self.durable.record.messages().clone();
         if let Some(Ask::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.ask) {
             messages.iter().for_each(|message| history.push(message.clone()));
         }
@@ -78,10 +78,14 @@ impl Machine {
             }
         };
         if let Some(kind) = &continuation {
-            let len = continues_at(&self.durable, kind).unwrap_or(self.durable.history.len());
-            if len < self.durable.history.len() {
-                let to = self.durable.marks.iter().rev().find(|(_, at)| *at <= len).map(|(id, _)| id.clone());
-                self.push(EntryBody::Head { to, messages: len });
+            let record = &self.durable.record;
+            let point = continues_at(&self.durable, kind).unwrap_or_else(|_| record.here());
+            if !record.since(&point).is_empty() {
+                let (to, first) = match point {
+                    Point::Start => (None, None),
+                    Point::After { entry, first } => (Some(entry), first),
+                };
+                self.push(EntryBody::Head { to, first, messages: None });
             }
         }
         let parent_loop_id = match &continuation {
@@ -139,7 +143,7 @@ impl Machine {
     fn leave_turn(&mut self) -> Step {
         if !self.flight.run.after_turn_done {
             let verdict = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
-                history: machine.durable.history.clone(),
+                history: machine.durable.record.messages().clone(),
                 usage: machine.durable.run.as_ref().map(|run| run.turn_usage).unwrap_or_default(),
             });
             if verdict.is_none() {
@@ -179,7 +183,7 @@ impl Machine {
         }
         let turn_index = self.turn_index();
         let verdict = self.consult(HookPoint::BeforeTurn, |machine| HookCall::BeforeTurn {
-            history: machine.durable.history.clone(),
+            history: machine.durable.record.messages().clone(),
             turn_index,
         });
         match verdict.map(Verdict::refusal) {

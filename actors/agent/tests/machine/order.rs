@@ -271,7 +271,7 @@ fn a_failed_call_ends_the_run_with_its_error() {
             "> finish error the provider refused the request: no",
         ]
     );
-    let last = rig.machine.durable().history.as_slice().last().unwrap().llm().cloned();
+    let last = rig.machine.durable().record.messages().as_slice().last().unwrap().llm().cloned();
     let Some(Message::Assistant { error_message: Some(text), .. }) = last else { panic!("{last:?}") };
     assert_eq!(text, "the provider refused the request: no");
     assert_eq!(rig.machine.durable().follow_ups.len(), 1);

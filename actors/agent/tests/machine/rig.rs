@@ -472,7 +472,7 @@ impl Rig {
 
     /// The text of every message of the conversation, each with who says it.
     pub fn talk(&self) -> Vec<String> {
-        self.machine.durable().history.as_slice().iter().map(|message| crate::lines::said(message)).collect()
+        self.machine.durable().record.messages().as_slice().iter().map(|message| crate::lines::said(message)).collect()
     }
 
     pub fn bodies(&self) -> impl Iterator<Item = &EntryBody> {

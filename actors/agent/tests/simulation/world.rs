@@ -19,6 +19,7 @@ use playhouse_protocol::{
 };
 use serde_json::json;
 
+use crate::branches;
 use crate::checks::{Checks, variant};
 use crate::props::{Props, assistant, hook_set, pick, settings};
 
@@ -136,6 +137,14 @@ impl World {
         assert_eq!(world.timers, [], "armed for nothing");
         assert_eq!(world.unanswered, BTreeMap::new(), "never answered");
         world.checks.finish(&world.journals, &world.session, machine.durable());
+        // Every prefix of every chain is looked at, which takes its time.
+        if seed % 400 == 0 {
+            let journals = world.journals.iter().filter(|(_, entries)| entries.len() > 2);
+            for (session, entries) in journals {
+                branches::grow(&mut world.rng, session, entries, &world.setup);
+            }
+            world.delivered.insert("Branches");
+        }
         world
     }
 
@@ -475,8 +484,8 @@ impl World {
             0 | 1 => ContinuationKind::Default,
             2 | 3 => ContinuationKind::Rerun { tag },
             _ => {
-                let entry =
-                    (!durable.marks.is_empty()).then(|| durable.marks[self.rng.usize(..durable.marks.len())].0.clone());
+                let entries: Vec<_> = durable.record.entries().collect();
+                let entry = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())].clone());
                 ContinuationKind::Branch { tag, entry }
             }
         }
