@@ -117,7 +117,7 @@ impl Play {
     /// The id of the sub-agent of act one.
     pub fn child(&self) -> playhouse::protocol::AgentId {
         let session = self.agent.session_id();
-        let first_run = format!("{session}.scripted.scripted.1").into();
+        let first_run = format!("{session}.scripted.script.1").into();
         child_session(&session, &first_run, &"call_0_2".into()).as_str().into()
     }
 

@@ -62,7 +62,7 @@ impl Definition {
             HookCall::Policy { name, call, args, level, ours } => {
                 let request = PolicyRequest { tool_name: name, tool_call_id: call, args, level, ours };
                 let policies = self.policies.clone();
-                Box::pin(async move { Verdict::Judged(strictest(&policies, &request).await) })
+                Box::pin(async move { Verdict::Policy(strictest(&policies, &request).await) })
             }
             call => self.hooks.run(call, scene),
         }

@@ -13,7 +13,8 @@ use playhouse_protocol::{
 };
 use serde_json::Value;
 
-pub use super::hook::{FilterVerdict, HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks, Verdict};
+pub use super::hook::{HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks};
+pub use super::verdict::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Opening, Permit, Verdict};
 
 /// The time, passed in: the machine has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

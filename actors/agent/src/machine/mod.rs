@@ -37,6 +37,7 @@ mod time;
 mod tools;
 mod turn;
 mod updates;
+mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +54,8 @@ pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
 use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, InputError, Now, SessionSource,
-    SlowHooks, Timer, Verdict, Vetting,
+    AfterTool, Authority, BeforeTool, Catalog, Doing, FilterVerdict, Filtered, HookCall, HookId, HookPoint, HookSet,
+    InputError, MayStop, Now, Opening, Permit, SessionSource, SlowHooks, Timer, Verdict, Vetting,
 };
 pub(crate) use report::Report;
 pub use run_report::RunReport;

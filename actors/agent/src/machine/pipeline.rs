@@ -113,11 +113,8 @@ impl Machine {
         self.flight.run.tools.remove(call);
         let Some(slot) = self.slot(call).cloned() else { return };
         let ruling = match verdict {
-            Verdict::Judged(ruling) => ruling,
-            other => {
-                let reason = other.refusal().unwrap_or_else(|| "the policy gave no ruling".to_owned());
-                Ruling::Forbid { reason }
-            }
+            Verdict::Policy(ruling) => ruling,
+            _ => Ruling::Forbid { reason: "the policy gave no ruling".to_owned() },
         };
         self.policy_stage(&slot, effect, level, ruling);
     }

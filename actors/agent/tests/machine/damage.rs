@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{HookPoint, Journal, Machine, Verdict, events};
+use playhouse_agent::machine::{AfterTool, BeforeTool, HookPoint, Journal, Machine, Verdict, events};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
@@ -62,19 +62,19 @@ fn hooks_that_change() -> Rig {
     let args = || Arc::new(serde_json::json!({"n": 2}));
     rig.prompt("one");
     rig.wants(&[("c1", "risky"), ("c2", "once")]);
-    rig.verdict(Verdict::Ask { reason: "sure?".into(), args: Some(args()) });
+    rig.verdict(Verdict::BeforeTool(BeforeTool::Ask { reason: "sure?".into(), args: Some(args()) }));
     rig.permit("c1/ask", PermissionDecision::Allow);
-    rig.verdict(Verdict::Amend { args: args() });
+    rig.verdict(Verdict::BeforeTool(BeforeTool::Amend { args: args() }));
     rig.permit("c2/ask/hooked", PermissionDecision::Allow);
     rig.permit("c1/ask/hooked", PermissionDecision::Allow);
     for call in ["c1", "c2"] {
         rig.done(call);
-        rig.verdict(Verdict::Say { text: " noted".into() });
+        rig.verdict(Verdict::AfterTool(AfterTool::Say { text: " noted".into() }));
     }
     rig.says("done");
     rig.refuse("more");
     rig.wants(&[("c3", "once")]);
-    rig.verdict(Verdict::Halt { reason: "enough".into() });
+    rig.halt("enough");
     rig.come_to_rest();
     rig
 }

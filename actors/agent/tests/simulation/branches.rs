@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
-use playhouse_agent::machine::{Effect, FilterVerdict, HookCall, Journal, Machine, Now, Setup, Verdict, events};
+use playhouse_agent::machine::{
+    AfterTool, BeforeTool, Effect, Filtered, HookCall, HookPoint, Journal, Machine, MayStop, Now, Opening, Permit,
+    Setup, Verdict, events,
+};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::Wake;
@@ -116,9 +119,16 @@ impl Branch<'_> {
 
 fn kind_word(call: HookCall) -> Verdict {
     match call {
-        HookCall::Filter { inputs } => Verdict::Filtered(vec![FilterVerdict::Pass; inputs.len()]),
-        HookCall::Policy { ours, .. } => Verdict::Judged(ours),
-        _ => Verdict::Go,
+        HookCall::Policy { ours, .. } => Verdict::Policy(ours),
+        call => match call.point() {
+            HookPoint::BeforeLoop | HookPoint::BeforeTurn | HookPoint::BeforeUpdate => Verdict::Permit(Permit::Yes),
+            HookPoint::BeforeTool => Verdict::BeforeTool(BeforeTool::Run),
+            HookPoint::AfterTool => Verdict::AfterTool(AfterTool::Done),
+            HookPoint::Filter => Verdict::Filter(Filtered::PassAll),
+            HookPoint::Stop => Verdict::Stop(MayStop::Yes),
+            HookPoint::SessionStart => Verdict::SessionStart(Opening::Plain),
+            _ => Verdict::Noted,
+        },
     }
 }
 
