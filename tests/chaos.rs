@@ -108,7 +108,7 @@ fn tonight((kind, message, _): Blow) -> Tonight {
             None,
             Some(|play| {
                 let session = playhouse::agent::new_session_id();
-                let note = Note { body: EntryBody::Parked { reason: String::new() }, at: 0 };
+                let note = Note { body: EntryBody::Parked { reason: String::new() }, at: None };
                 tell(&writer(play), WriterMsg::Note { session, note, reply: nobody() });
             }),
         ),

@@ -7,7 +7,7 @@ use playhouse_agent::keys::with_key;
 use playhouse_agent::{AgentHandle, Definition, Occupant};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
-use playhouse_session::{Damage, SessionSummary, StoreError};
+use playhouse_session::{Branch, Damage, SessionSummary, StoreError, fold_chain};
 
 use super::House;
 use crate::builder::SpawnError;
@@ -128,16 +128,14 @@ impl House {
     async fn beginning(&self, session: &SessionId) -> Result<(Option<Opened>, Vec<Damage>), StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
         self.blocking(move || {
-            let mut records = store.read(&id, Seq::default())?;
-            let mut opened: Option<Opened> = None;
-            for record in &mut records {
-                let (_, entry) = record?;
-                match (&entry.body, &mut opened) {
-                    (EntryBody::Opened(first), _) => opened = Some(first.as_ref().clone()),
-                    (EntryBody::Configured { settings, .. }, Some(opened)) => opened.settings = settings.clone(),
-                    _ => {}
+            let take = |opened: &mut Option<Opened>, entry: &Arc<Entry>, branch| match (&entry.body, opened, branch) {
+                (EntryBody::Opened(first), opened, Branch::Main) => *opened = Some(first.as_ref().clone()),
+                (EntryBody::Configured { settings, .. }, Some(opened), Branch::Main) => {
+                    opened.settings = settings.clone();
                 }
-            }
+                _ => {}
+            };
+            let (opened, records) = fold_chain(|| store.read(&id, Seq::default()), take)?;
             Ok((opened, records.damage()))
         })
         .await

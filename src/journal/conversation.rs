@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentMessage, Content, Entry, EntryBody, Message, Outcome, PermissionDecision, Seq};
+use playhouse_protocol::chain::chain;
+use playhouse_protocol::{
+    AgentMessage, Content, Entry, EntryBody, Message, MessageCount, Outcome, PermissionDecision, Seq,
+};
 
 use crate::text::{cut, harmless, one_line};
 
@@ -12,14 +15,15 @@ const RESULT_CHARS: usize = 2_000;
 
 /// The conversation as the journal tells it.
 pub fn conversation(entries: &[(Seq, Arc<Entry>)]) -> String {
-    let mut text = String::new();
-    for (_, entry) in entries {
-        tell(&entry.body, &mut text);
+    let (mut text, mut count) = (String::new(), MessageCount::default());
+    for (_, entry) in chain(entries, None) {
+        tell(&entry.body, count.apply(entry), &mut text);
     }
     text
 }
 
-fn tell(body: &EntryBody, text: &mut String) {
+/// `messages` is how many there are after it.
+fn tell(body: &EntryBody, messages: usize, text: &mut String) {
     match body {
         EntryBody::Opened(opened) => {
             let (session, model) = (&opened.session_id, &opened.settings.model);
@@ -67,7 +71,7 @@ fn tell(body: &EntryBody, text: &mut String) {
             text.push_str(&format!("\n[went on from the journal: {}]\n", one_line(reason)))
         }
         EntryBody::Parked { reason } => text.push_str(&format!("\n[parked: {}]\n", one_line(reason))),
-        EntryBody::Head { messages, .. } => text.push_str(&format!("\n[back to message {messages}]\n")),
+        EntryBody::Head { .. } => text.push_str(&format!("\n[back to message {messages}]\n")),
         EntryBody::Reset { .. } => text.push_str("\n[the conversation was cleared]\n"),
         EntryBody::Restored { messages, .. } => {
             text.push_str("\n[the conversation was replaced]\n");

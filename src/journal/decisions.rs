@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::{
     AgentMessage, EffectClass, Entry, EntryBody, Mode, PermissionDecision, PermissionMode, Seq, ToolCallId,
@@ -108,7 +109,7 @@ impl Step {
 pub fn decisions(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
     let mut calls = HashMap::new();
     let mut steps = Vec::new();
-    for (seq, entry) in entries {
+    for (seq, entry) in chain(entries, None) {
         if let EntryBody::Responded { message, .. } = &entry.body {
             remember(message, &mut calls);
         }

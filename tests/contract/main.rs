@@ -123,9 +123,9 @@ async fn a_new_session_keeps_the_conversation_and_both_journals_fold_alone() {
     agent.prompt("two").await.unwrap();
     assert!(rest_of_run(&mut events).await.iter().all(|event| event.session_id == new));
     let (before, after) = (stored.folded(&old), stored.folded(&new));
-    assert_eq!(lines(before.history.as_slice()), ["user: one", "model: ok"]);
+    assert_eq!(lines(before.record.messages().as_slice()), ["user: one", "model: ok"]);
     assert_eq!(
-        lines(after.history.as_slice()),
+        lines(after.record.messages().as_slice()),
         ["user: one", "model: ok", "user: two", "model: ok", "user: for later", "model: ok"]
     );
     assert_eq!((before.rotated_to, before.agent_id), (Some(new.clone()), after.agent_id));
@@ -232,7 +232,7 @@ async fn a_rerun_goes_back_to_before_the_first_response_and_a_branch_to_its_entr
     let branch = ContinuationKind::Branch { tag: "2026-01-01T00:00:02Z".into(), entry: Some(nowhere.clone()) };
     let refused = agent.continue_loop(branch).await.unwrap_err();
     assert_eq!(refused, HandleError::Input(InputError::UnknownEntry(nowhere)));
-    assert_eq!(lines(stored.folded(&agent.session_id()).history.as_slice()), ["user: one", "model: fourth"]);
+    assert_eq!(lines(stored.folded(&agent.session_id()).record.messages().as_slice()), ["user: one", "model: fourth"]);
     stored.house.shutdown(Duration::ZERO).await;
 }
 

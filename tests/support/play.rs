@@ -116,7 +116,9 @@ impl Play {
 
     /// The id of the sub-agent of act one.
     pub fn child(&self) -> playhouse::protocol::AgentId {
-        child_session(&self.agent.session_id(), &"call_0_2".into()).as_str().into()
+        let session = self.agent.session_id();
+        let first_run = format!("{session}.scripted.script.1").into();
+        child_session(&session, &first_run, &"call_0_2".into()).as_str().into()
     }
 
     /// Plays all five acts.

@@ -62,7 +62,7 @@ impl Definition {
             HookCall::Policy { name, call, args, level, ours } => {
                 let request = PolicyRequest { tool_name: name, tool_call_id: call, args, level, ours };
                 let policies = self.policies.clone();
-                Box::pin(async move { Verdict::Judged(strictest(&policies, &request).await) })
+                Box::pin(async move { Verdict::Policy(strictest(&policies, &request).await) })
             }
             call => self.hooks.run(call, scene),
         }
@@ -136,7 +136,7 @@ impl Catalog for Toolbox {
             return Vetting::Blocked { stage: BlockStage::Safety, reason };
         }
         let effect = if is_child {
-            EffectClass::Child { session: crate::sub_agent::child_session(authority.session, call) }
+            EffectClass::Child { session: crate::sub_agent::child_session(authority.session, authority.run, call) }
         } else {
             effect
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use playhouse_protocol::entry::{Opened, Settings, SpawnRef};
 use playhouse_protocol::{
-    ExecutionLimits, ModelConfig, Outcome, SessionId, ToolCallId, ToolContext, ToolError, ToolResult,
+    ExecutionLimits, LoopId, ModelConfig, Outcome, SessionId, ToolCallId, ToolContext, ToolError, ToolResult,
 };
 use playhouse_tools::Tool;
 use serde_json::{Value, json};
@@ -145,9 +145,10 @@ pub(crate) fn task(args: &Value) -> String {
     args.get("task").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The session of the child that `call` of `parent` asks for: always the same.
-pub fn child_session(parent: &SessionId, call: &ToolCallId) -> SessionId {
-    let name = format!("{parent}/{call}");
+/// The session of the child that `call` of a run of `parent` asks for: always the same, and another one for a call of the
+/// same id on another branch.
+pub fn child_session(parent: &SessionId, run: &LoopId, call: &ToolCallId) -> SessionId {
+    let name = format!("{parent}/{run}/{call}");
     let id = Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).simple().to_string();
     // Hex digits always make a session id; the parent's own id is there to satisfy the type.
     SessionId::new(id).unwrap_or_else(|_| parent.clone())
@@ -222,10 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn a_childs_session_depends_on_the_parents_session_and_the_call_alone() {
+    fn a_childs_session_depends_on_the_parents_session_its_run_and_the_call_alone() {
         let (a, b) = (SessionId::new("a").unwrap(), SessionId::new("b").unwrap());
-        assert_eq!(child_session(&a, &"c1".into()), child_session(&a, &"c1".into()));
-        assert_ne!(child_session(&a, &"c1".into()), child_session(&a, &"c2".into()));
-        assert_ne!(child_session(&a, &"c1".into()), child_session(&b, &"c1".into()));
+        let one = LoopId::from("a.c.1");
+        assert_eq!(child_session(&a, &one, &"c1".into()), child_session(&a, &one, &"c1".into()));
+        assert_ne!(child_session(&a, &one, &"c1".into()), child_session(&a, &one, &"c2".into()));
+        assert_ne!(child_session(&a, &one, &"c1".into()), child_session(&b, &one, &"c1".into()));
+        assert_ne!(child_session(&a, &one, &"c1".into()), child_session(&a, &"a.c.2".into(), &"c1".into()));
     }
 }

@@ -25,7 +25,7 @@ fn is_zero(n: &u32) -> bool {
 }
 
 /// The version of the journal's format that this build writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// How safe an entry must be before what depends on it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,7 +57,7 @@ pub struct Entry {
     /// The run it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_id: Option<LoopId>,
-    /// The entry before it.
+    /// The entry before it, on its branch: [`chain`](crate::chain::chain) follows these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<EntryId>,
     /// Unix milliseconds.
@@ -281,8 +281,12 @@ pub enum EntryBody {
     Head {
         /// The last entry that still counts; `None` is the beginning.
         to: Option<EntryId>,
-        /// How many messages still count.
-        messages: usize,
+        /// How many of the messages that it brought count, where not all of them do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<u32>,
+        /// How many messages of the conversation count: only in journals of format 1, and then only this says it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        messages: Option<usize>,
     },
     /// A run began.
     LoopStarted {

@@ -5,15 +5,17 @@
 //! ([`Secret`], [`Secrets`], [`Vault`]).
 //!
 //! The rooms: [`ids`] names things, [`message`] is the conversation, [`event`] is what observers see,
-//! [`command`] is what an agent is told, [`entry`] is what the journal holds, [`call`] and [`tool`] are the talk with providers and tools,
+//! [`command`] is what an agent is told, [`entry`] is what the journal holds and [`chain`] how its entries follow each other, [`call`] and [`tool`] are the talk with providers and tools,
 //! [`config`] and [`model`] say how an agent is to behave, [`secrets`] and [`mask`] keep secrets out of texts.
 
 pub mod call;
 pub mod cancel;
+pub mod chain;
 pub mod command;
 pub mod commit;
 pub mod compat;
 pub mod config;
+pub mod count;
 pub mod entry;
 pub mod event;
 pub mod ids;
@@ -22,6 +24,7 @@ pub mod mask;
 pub mod message;
 pub mod model;
 pub mod permission;
+pub mod point;
 pub mod price;
 pub mod run;
 pub mod sandbox;
@@ -42,6 +45,7 @@ pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,
     QueueMode, RetryConfig, ToolExecutionStrategy,
 };
+pub use count::MessageCount;
 pub use entry::{Class, Durability, Entry, EntryBody, Opened};
 pub use event::{AgentEvent, Event};
 pub use ids::{
@@ -53,6 +57,7 @@ pub use mask::mask_patterns;
 pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
 pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
 pub use permission::{Access, Answer, GrantScope, Level, Passage, Question, Restrictions, Ruling, Stance, Subject};
+pub use point::Point;
 pub use price::{Cost, Prices};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
 pub use sandbox::{Network, SandboxBounds, SandboxMode};

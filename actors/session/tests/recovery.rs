@@ -227,16 +227,16 @@ fn a_newer_format_is_refused_untouched() {
     store.append(&session, epoch, &[opened("s")], Sync::Kernel).unwrap();
     store.release(&session).unwrap();
     let path = find(folder.path(), "s.journal");
-    fs::write(&path, sealed(1, 1, r#"{"id":"n","body":{"type":"opened","version":2,"new":"shape"}}"#)).unwrap();
+    fs::write(&path, sealed(1, 1, r#"{"id":"n","body":{"type":"opened","version":3,"new":"shape"}}"#)).unwrap();
     let other = FileStore::open(folder.path()).unwrap();
     let before = snapshot(&folder.path().join("sessions"));
-    let refused = StoreError::NewerFormat { place: path.into(), version: 2, supported: 1 };
+    let refused = StoreError::NewerFormat { place: path.into(), version: 3, supported: 2 };
     assert_eq!(other.load(&session, Take::Own), Err(refused.clone()));
     assert_eq!(other.load(&session, Take::Peek), Err(refused.clone()));
     assert_eq!(snapshot(&folder.path().join("sessions")), before);
     assert!(refused.to_string().contains("use a newer version"), "{refused}");
     let listed = other.list().unwrap().remove(0);
-    assert!(matches!(listed.damage[0].kind, DamageKind::BadLine(BadLine::Newer { version: 2 })));
+    assert!(matches!(listed.damage[0].kind, DamageKind::BadLine(BadLine::Newer { version: 3 })));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use playhouse::agent::machine::Durable;
 use playhouse::agent::machine::run::Ask;
 use playhouse::agent::{AgentHandle, new_session_id};
 use playhouse::from_config::FromConfig;
+use playhouse::protocol::chain::chain;
 use playhouse::protocol::entry::{Opened, Settings};
 use playhouse::protocol::{AgentMessage, Entry, Seq, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary};
@@ -82,7 +83,7 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
     // For when the first entry is lost; the settings of a damaged journal are not used in any case.
     let opened = Opened::new(new_session_id().as_str().into(), session.clone(), Arc::new(settings.clone()));
     let mut durable = Durable::new(&opened);
-    for (_, entry) in entries {
+    for (_, entry) in chain(entries, None) {
         durable.apply(entry);
     }
     let mut unsaid = durable.run.as_ref().map(|run| run.prompt.clone()).unwrap_or_default();

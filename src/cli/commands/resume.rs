@@ -7,6 +7,7 @@ use std::time::Duration;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::from_config::FromConfig;
+use playhouse::protocol::chain::chain;
 use playhouse::protocol::entry::Wake;
 use playhouse::protocol::{AgentMessage, Command, ContinuationKind, EntryBody, EntryId, InputId, Op, SessionId};
 use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
@@ -249,7 +250,8 @@ async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<Ent
     }
     let entries = house.entries(&summary.session_id).await.map_err(Exit::refused)?;
     let is_start = |body: &EntryBody| matches!(body, EntryBody::TurnStarted { .. });
-    Ok(entries.iter().rfind(|(_, entry)| is_start(&entry.body)).map(|(_, entry)| entry.id.clone()))
+    let starts = chain(&entries, None).filter(|(_, entry)| is_start(&entry.body));
+    Ok(starts.last().map(|(_, entry)| entry.id.clone()))
 }
 
 /// Asks for a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words. `None` is

@@ -13,7 +13,7 @@ use playhouse_protocol::{
     ToolError, ToolReport, ToolResult,
 };
 
-use crate::machine::{FilterVerdict, Verdict};
+use crate::machine::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Opening, Permit, Verdict};
 
 /// How a session begins, without secrets.
 pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
@@ -88,15 +88,26 @@ pub(super) fn clean_failure(secrets: &Secrets, mut error: ProviderError) -> Prov
 /// What a hook answered, without secrets.
 pub(super) fn clean_verdict(secrets: &Secrets, mut verdict: Verdict) -> Verdict {
     match &mut verdict {
-        Verdict::Go | Verdict::Judged(Ruling::Allow { .. }) => {}
-        Verdict::Stop { reason } | Verdict::Judged(Ruling::Forbid { reason }) => secrets.redact_string(reason),
-        Verdict::Judged(Ruling::Ask(question)) => secrets.redact_string(&mut question.reason),
-        Verdict::Ask { reason: text, args: _ } | Verdict::Say { text } | Verdict::Halt { reason: text } => {
-            secrets.redact_string(text);
-        }
+        Verdict::Noted
+        | Verdict::Permit(Permit::Yes)
         // What a hook makes of a call's arguments is for the tool.
-        Verdict::Amend { args: _ } => {}
-        Verdict::Filtered(all) => all.iter_mut().for_each(|verdict| match verdict {
+        | Verdict::BeforeTool(BeforeTool::Run | BeforeTool::Amend { args: _ })
+        | Verdict::AfterTool(AfterTool::Done)
+        | Verdict::Filter(Filtered::PassAll)
+        | Verdict::Policy(Ruling::Allow { .. })
+        | Verdict::Stop(MayStop::Yes)
+        | Verdict::SessionStart(Opening::Plain) => {}
+        Verdict::Permit(Permit::No { reason: text })
+        | Verdict::BeforeTool(
+            BeforeTool::Block { reason: text } | BeforeTool::Ask { reason: text, args: _ } | BeforeTool::Halt { reason: text },
+        )
+        | Verdict::AfterTool(AfterTool::Say { text } | AfterTool::Halt { reason: text })
+        | Verdict::Filter(Filtered::RejectAll { reason: text })
+        | Verdict::Policy(Ruling::Forbid { reason: text })
+        | Verdict::Stop(MayStop::GoOn { reason: text } | MayStop::Halt { reason: text })
+        | Verdict::SessionStart(Opening::Say { text } | Opening::Halt { reason: text }) => secrets.redact_string(text),
+        Verdict::Policy(Ruling::Ask(question)) => secrets.redact_string(&mut question.reason),
+        Verdict::Filter(Filtered::Each(all)) => all.iter_mut().for_each(|verdict| match verdict {
             FilterVerdict::Pass => {}
             FilterVerdict::Warn(text) | FilterVerdict::Reject(text) => secrets.redact_string(text),
         }),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::command::{Ended, Output};
 use super::commands::{CommandHook, HookEvent};
-use crate::machine::{FilterVerdict, Verdict};
+use crate::machine::{AfterTool, BeforeTool, FilterVerdict, MayStop, Opening};
 
 /// How much of a hook's text reaches the model, in characters.
 const MOST_TEXT: usize = 10_000;
@@ -218,34 +218,30 @@ impl Answer {
         self
     }
 
-    fn halting(&self) -> Option<Verdict> {
-        told(&self.halt).map(|reason| Verdict::Halt { reason })
-    }
-
     /// Before a tool: the strictest counts.
-    pub(super) fn before_tool(self) -> Verdict {
-        if let Some(halt) = self.halting() {
-            return halt;
+    pub(super) fn before_tool(self) -> BeforeTool {
+        if let Some(reason) = told(&self.halt) {
+            return BeforeTool::Halt { reason };
         }
         if let Some(reason) = told(self.failed.iter().chain(&self.deny)) {
-            return Verdict::Stop { reason };
+            return BeforeTool::Block { reason };
         }
         match (told(&self.ask), self.args) {
-            (Some(reason), args) => Verdict::Ask { reason, args },
-            (None, Some(args)) => Verdict::Amend { args },
-            (None, None) => Verdict::Go,
+            (Some(reason), args) => BeforeTool::Ask { reason, args },
+            (None, Some(args)) => BeforeTool::Amend { args },
+            (None, None) => BeforeTool::Run,
         }
     }
 
     /// After a tool: it ran, so all that is left is to tell the model.
-    pub(super) fn after_tool(self) -> Verdict {
-        if let Some(halt) = self.halting() {
-            return halt;
+    pub(super) fn after_tool(self) -> AfterTool {
+        if let Some(reason) = told(&self.halt) {
+            return AfterTool::Halt { reason };
         }
         let failed = self.failed.iter().map(|reason| format!("A hook failed after this: {reason}"));
         let denied = self.deny.iter().map(|reason| format!("A hook objects to this: {reason}"));
         let texts: Vec<String> = failed.chain(denied).chain(self.context.iter().cloned()).collect();
-        told(&texts).map_or(Verdict::Go, |text| Verdict::Say { text: format!("\n{text}") })
+        told(&texts).map_or(AfterTool::Done, |text| AfterTool::Say { text: format!("\n{text}") })
     }
 
     /// When input is taken; `warning` is what the filters add.
@@ -262,19 +258,19 @@ impl Answer {
     }
 
     /// When a session starts: a hook that says no, or fails, ends the run.
-    pub(super) fn on_session_start(self) -> Verdict {
+    pub(super) fn on_session_start(self) -> Opening {
         if let Some(reason) = told(self.halt.iter().chain(&self.failed).chain(&self.deny)) {
-            return Verdict::Halt { reason };
+            return Opening::Halt { reason };
         }
-        told(&self.context).map_or(Verdict::Go, |text| Verdict::Say { text: format!("\n{text}") })
+        told(&self.context).map_or(Opening::Plain, |text| Opening::Say { text: format!("\n{text}") })
     }
 
     /// When a run would stop. That a hook failed is nothing the model could mend, so it ends the run.
-    pub(super) fn on_stop(self) -> Verdict {
+    pub(super) fn on_stop(self) -> MayStop {
         if let Some(reason) = told(self.halt.iter().chain(&self.failed)) {
-            return Verdict::Halt { reason };
+            return MayStop::Halt { reason };
         }
-        told(&self.deny).map_or(Verdict::Go, |reason| Verdict::Stop { reason })
+        told(&self.deny).map_or(MayStop::Yes, |reason| MayStop::GoOn { reason })
     }
 }
 

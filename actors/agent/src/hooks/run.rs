@@ -9,7 +9,7 @@ use super::answer::Answer;
 use super::command::Scene;
 use super::commands::Round;
 use super::{Decision, Ending, Hook, Hooks, InputFilter, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
-use crate::machine::{FilterVerdict, HookCall, HookPoint, Verdict};
+use crate::machine::{AfterTool, BeforeTool, FilterVerdict, Filtered, HookCall, HookPoint, MayStop, Permit, Verdict};
 
 impl Hooks {
     /// Runs a hook. The future belongs to a task that the agent can end.
@@ -22,11 +22,13 @@ impl Hooks {
             HookCall::AfterTurn { history, usage } => following(&self.after_turn, (history, usage)),
             HookCall::BeforeTool { name, call, args } => {
                 let (own, round) = (self.before_tool_execution.clone(), round(HookPoint::BeforeTool));
-                Box::pin(before_tool(own, round, ToolCallInfo { name, call, args }))
+                let info = ToolCallInfo { name, call, args };
+                Box::pin(async move { Verdict::BeforeTool(before_tool(own, round, info).await) })
             }
             HookCall::AfterTool { name, call, args, result, is_error } => {
                 let (own, round) = (self.after_tool_execution.clone(), round(HookPoint::AfterTool));
-                Box::pin(after_tool(own, round, ToolResultInfo { name, call, args, result, is_error }))
+                let info = ToolResultInfo { name, call, args, result, is_error };
+                Box::pin(async move { Verdict::AfterTool(after_tool(own, round, info).await) })
             }
             HookCall::BeforeUpdate { name, call, text } => {
                 allowing(&self.before_tool_execution_update, ToolUpdateInfo { name, call, text })
@@ -44,23 +46,23 @@ impl Hooks {
                     }
                     let verdicts =
                         looked_at.into_iter().map(|(messages, verdict)| told(round.as_ref(), messages, verdict));
-                    Verdict::Filtered(join_all(verdicts).await)
+                    Verdict::Filter(Filtered::Each(join_all(verdicts).await))
                 })
             }
             // Policies are asked elsewhere.
-            HookCall::Policy { .. } => Box::pin(async { Verdict::Go }),
+            HookCall::Policy { ours, .. } => Box::pin(async { Verdict::Policy(ours) }),
             HookCall::Stop { history, refusals } => {
                 let (own, round) = (self.before_stop.clone(), round(HookPoint::Stop));
                 Box::pin(async move {
                     if let Some(own) = own
                         && let Ending::GoOn(reason) = own(StopInfo { history, refusals }).await
                     {
-                        return Verdict::Stop { reason };
+                        return Verdict::Stop(MayStop::GoOn { reason });
                     }
-                    match round {
+                    Verdict::Stop(match round {
                         Some(round) => round.stop(refusals).await.on_stop(),
-                        None => Verdict::Go,
-                    }
+                        None => MayStop::Yes,
+                    })
                 })
             }
             HookCall::SessionStart { source } => {
@@ -75,7 +77,7 @@ impl Hooks {
                     if let Some(round) = round {
                         answer = answer.joined(round.session_start(source).await);
                     }
-                    answer.on_session_start()
+                    Verdict::SessionStart(answer.on_session_start())
                 })
             }
         }
@@ -86,12 +88,12 @@ async fn before_tool(
     own: Option<Hook<ToolCallInfo, Decision>>,
     round: Option<Round>,
     mut info: ToolCallInfo,
-) -> Verdict {
+) -> BeforeTool {
     let mut answer = Answer::default();
     if let Some(own) = own {
         match own(info.clone()).await {
             Decision::Allow => {}
-            Decision::Deny(reason) => return Verdict::Stop { reason },
+            Decision::Deny(reason) => return BeforeTool::Block { reason },
             Decision::Ask(reason) => answer = Answer::asking(reason),
             Decision::Amend(args) => {
                 info.args = Arc::new(args);
@@ -106,13 +108,13 @@ async fn before_tool(
     answer.before_tool()
 }
 
-async fn after_tool(own: Option<Hook<ToolResultInfo, ()>>, round: Option<Round>, info: ToolResultInfo) -> Verdict {
+async fn after_tool(own: Option<Hook<ToolResultInfo, ()>>, round: Option<Round>, info: ToolResultInfo) -> AfterTool {
     if let Some(own) = own {
         own(info.clone()).await;
     }
     match round {
         Some(round) => round.after_tool(&info).await.after_tool(),
-        None => Verdict::Go,
+        None => AfterTool::Done,
     }
 }
 
@@ -139,16 +141,17 @@ async fn told(round: Option<&Round>, messages: &[Arc<AgentMessage>], verdict: Fi
 }
 
 fn allowing<A: Send + 'static>(hook: &Option<Hook<A, bool>>, args: A) -> BoxFuture<'static, Verdict> {
-    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
+    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Permit(Permit::Yes) }) };
     Box::pin(async move {
-        if hook(args).await { Verdict::Go } else { Verdict::Stop { reason: "the hook said no".to_owned() } }
+        let no = || Permit::No { reason: "the hook said no".to_owned() };
+        Verdict::Permit(if hook(args).await { Permit::Yes } else { no() })
     })
 }
 
 fn following<A: Send + 'static>(hook: &Option<Hook<A, ()>>, args: A) -> BoxFuture<'static, Verdict> {
-    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Go }) };
+    let Some(hook) = hook.clone() else { return Box::pin(async { Verdict::Noted }) };
     Box::pin(async move {
         hook(args).await;
-        Verdict::Go
+        Verdict::Noted
     })
 }

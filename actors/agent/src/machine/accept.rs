@@ -6,7 +6,7 @@ use playhouse_protocol::entry::{InputKind, QueuedInput};
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     AgentMessage, Answer as PermissionAnswer, Command, ContinuationKind, EntryBody, GrantScope, History, InputId,
-    Message, Op, PermissionDecision, PermissionId, Question,
+    Message, Op, PermissionDecision, PermissionId, Point, Question,
 };
 
 use super::durable::{CallSlot, CallState, Durable, Run};
@@ -62,8 +62,8 @@ impl Machine {
             }
             Op::Continue { kind } => {
                 self.must_be_idle()?;
-                let len = continues_at(&self.durable, &kind)?;
-                must_be_open(&self.durable.history, len)?;
+                let point = continues_at(&self.durable, &kind)?;
+                must_be_open(self.durable.record.up_to(&point))?;
                 self.push(EntryBody::ContinueAsked { input_id, kind: Box::new(kind) });
                 Ok(Answer::Ack)
             }
@@ -208,30 +208,25 @@ fn must_be_from_user(messages: &[Arc<AgentMessage>]) -> Result<(), InputError> {
     if spoken { Ok(()) } else { Err(InputError::Empty) }
 }
 
-/// How many messages of the conversation a continuation keeps.
-pub(super) fn continues_at(durable: &Durable, kind: &ContinuationKind) -> Result<usize, InputError> {
-    let here = durable.history.len();
+/// The point that a continuation goes on from.
+pub(super) fn continues_at(durable: &Durable, kind: &ContinuationKind) -> Result<Point, InputError> {
+    let record = &durable.record;
     match kind {
         ContinuationKind::Initial
         | ContinuationKind::Default
         | ContinuationKind::Compaction
-        | ContinuationKind::Plan { .. } => Ok(here),
-        ContinuationKind::Rerun { .. } => durable.rerun_point.ok_or(InputError::NothingToRerun),
-        ContinuationKind::Branch { entry: None, .. } => Ok(here),
-        ContinuationKind::Branch { entry: Some(entry), .. } => durable
-            .marks
-            .iter()
-            .rev()
-            .find(|(id, _)| id == entry)
-            .map(|(_, len)| *len)
-            .ok_or_else(|| InputError::UnknownEntry(entry.clone())),
+        | ContinuationKind::Plan { .. }
+        | ContinuationKind::Branch { entry: None, .. } => Ok(record.here()),
+        ContinuationKind::Rerun { .. } => durable.rerun_point.as_deref().cloned().ok_or(InputError::NothingToRerun),
+        ContinuationKind::Branch { entry: Some(entry), .. } => {
+            record.after(entry).ok_or_else(|| InputError::UnknownEntry(entry.clone()))
+        }
     }
 }
 
-/// Whether a model can answer the first `len` messages.
-fn must_be_open(history: &History, len: usize) -> Result<(), InputError> {
-    let kept = history.as_slice().iter().take(len);
-    let last = kept.filter_map(|m| m.llm()).rfind(|m| m.is_sendable());
+/// Whether a model can answer these messages.
+fn must_be_open(messages: &[Arc<AgentMessage>]) -> Result<(), InputError> {
+    let last = messages.iter().filter_map(|m| m.llm()).rfind(|m| m.is_sendable());
     match last {
         Some(Message::User { .. } | Message::ToolResult { .. }) => Ok(()),
         Some(Message::Assistant { .. }) | None => Err(InputError::NothingToContinue),

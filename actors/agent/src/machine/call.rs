@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use playhouse_context::repaired;
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, CallId, Content, EntryBody, FailureKind, LlmMessage, Message, MessageId, ProviderError,
@@ -46,14 +45,10 @@ impl Machine {
 
     fn stream_config(&self, attempt: u32) -> StreamConfig {
         let settings = &self.durable.settings;
-        let messages = match self.journal {
-            Journal::Whole => self.durable.history.clone(),
-            Journal::Damaged => repaired(&self.durable.history),
-        };
         StreamConfig {
             model_config: self.setup.model(self.fallen()).clone(),
             system_prompt: settings.system_prompt.clone(),
-            messages,
+            messages: self.view(),
             tools: self.setup.catalog.definitions(),
             thinking_level: settings.thinking_level,
             max_tokens: settings.max_tokens,

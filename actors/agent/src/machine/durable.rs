@@ -6,11 +6,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use playhouse_context::repaired;
+use playhouse_context::{Record, repaired};
 use playhouse_protocol::entry::{InputKind, Opened, Placed, QueuedInput, Settings, SpawnRef};
 use playhouse_protocol::{
     AgentId, AgentMessage, ContinuationKind, EffectClass, Entry, EntryBody, EntryId, ExecutionTracker, History,
-    InputId, LoopId, Message, ModelConfig, Outcome, PermissionDecision, ProviderError, SessionId, StopReason,
+    InputId, LoopId, Message, ModelConfig, Outcome, PermissionDecision, Point, ProviderError, SessionId, StopReason,
     ToolCallId, ToolResult, Usage,
 };
 
@@ -42,11 +42,9 @@ pub struct Durable {
     /// The last of them.
     pub tail: Option<EntryId>,
     /// The conversation.
-    pub history: History,
+    pub record: Record,
     /// A digest of the conversation, kept up message by message.
     pub digest: Digest,
-    /// After which entry the conversation had how many messages.
-    pub marks: Vec<(EntryId, usize)>,
     /// Steering that waits.
     pub steering: VecDeque<QueuedInput>,
     /// Follow-ups that wait.
@@ -75,8 +73,8 @@ pub struct Durable {
     pub call_ids: BTreeSet<ToolCallId>,
     /// The session's first prompt.
     pub first_prompt: Arc<str>,
-    /// How many messages there were before the last run's first response.
-    pub rerun_point: Option<usize>,
+    /// Before the last run's first response.
+    pub rerun_point: Option<Box<Point>>,
     /// Why the agent is parked.
     pub parked: Option<String>,
     /// The session that took over.
@@ -86,6 +84,10 @@ pub struct Durable {
 impl Durable {
     /// A session before its first entry.
     pub fn new(opened: &Opened) -> Self {
+        Self::opened_by(&EntryId::numbered(opened.session_id.shared(), 0), opened)
+    }
+
+    fn opened_by(entry: &EntryId, opened: &Opened) -> Self {
         let mut durable = Self {
             agent_id: opened.agent_id.clone(),
             session_id: opened.session_id.clone(),
@@ -94,9 +96,8 @@ impl Durable {
             journaled: false,
             entries: 0,
             tail: None,
-            history: History::default(),
+            record: Record::default(),
             digest: Digest::default(),
-            marks: Vec::new(),
             steering: VecDeque::new(),
             follow_ups: VecDeque::new(),
             pending: None,
@@ -115,7 +116,7 @@ impl Durable {
             parked: None,
             rotated_to: None,
         };
-        durable.load(&opened.messages);
+        durable.load(entry, &opened.messages);
         durable.seen.extend(&opened.seen);
         for input in &opened.queued {
             durable.accept(input, 0);
@@ -177,7 +178,7 @@ impl Durable {
 
     /// The conversation as a model may be shown it now, open calls answered for.
     pub fn transcript(&self) -> History {
-        let mut history = self.history.clone();
+        let mut history = self.record.messages().clone();
         if let Some(turn) = self.run.as_deref().and_then(Run::turn) {
             for answer in turn.answers() {
                 history.push(answer.clone());
@@ -186,21 +187,32 @@ impl Durable {
         repaired(&history)
     }
 
-    /// Takes one entry in.
-    pub fn apply(&mut self, entry: &Entry) {
-        // Lines may be missing: a number that was given once is not given again.
-        self.entries = self.entries.max(entry.id.number().unwrap_or_default()).saturating_add(1);
-        self.tail = Some(entry.id.clone());
+    /// Takes in an entry of another branch: nothing of it happened here, but names that it gave are given.
+    pub fn pass(&mut self, entry: &Entry) {
+        self.count_entry(&entry.id);
         if let Some(loop_id) = &entry.loop_id {
             self.count_loop(loop_id);
+        }
+        if let EntryBody::Responded { message, .. } = &entry.body {
+            let calls = message.llm().into_iter().flat_map(|m| m.tool_calls().map(|(id, ..)| id.clone()));
+            self.call_ids.extend(calls);
+        }
+    }
+
+    /// Takes one entry in.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.count_entry(&entry.id);
+        self.tail = Some(entry.id.clone());
+        if let Some(loop_id) = entry.loop_id.as_ref().filter(|loop_id| self.last_loop_id.as_ref() != Some(loop_id)) {
+            self.count_loop(loop_id);
+            self.last_loop_id = Some(loop_id.clone());
         }
         self.count_restarts(&entry.body);
         match &entry.body {
             EntryBody::Opened(opened) => {
                 // A journal that was opened twice, by a change of session that a crash cut short, counts from the last.
-                let tail = self.tail.take();
-                *self = Self::new(opened);
-                (self.entries, self.tail, self.journaled) = (1, tail, true);
+                *self = Self::opened_by(&entry.id, opened);
+                (self.entries, self.tail, self.journaled) = (1, Some(entry.id.clone()), true);
             }
             EntryBody::Configured { input_id, settings } => {
                 self.seen.extend(input_id);
@@ -217,7 +229,7 @@ impl Durable {
                 self.pending =
                     Some(Box::new(Pending { input_id: input_id.clone(), ask, format: None, aborting: false }));
             }
-            EntryBody::Head { messages, .. } => self.cut(*messages),
+            EntryBody::Head { to, first, messages } => self.go_back(to.as_ref(), *first, *messages),
             EntryBody::LoopStarted { continuation, input_id, .. } => {
                 self.start(entry, continuation.as_deref().cloned(), input_id);
             }
@@ -283,7 +295,7 @@ impl Durable {
                 self.seen.insert(input_id.clone());
                 self.drop_changes(changes);
                 self.push(message.clone());
-                self.mark(&entry.id);
+                self.record.mark(&entry.id);
             }
             EntryBody::ToolStarted { tool_call_id, effect, .. } => {
                 self.set_call(tool_call_id, CallState::Started { effect: effect.clone(), at: entry.at });
@@ -343,14 +355,14 @@ impl Durable {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
             EntryBody::Reset { input_id } => {
                 self.seen.extend(input_id);
-                self.load(&[]);
+                self.load(&entry.id, &[]);
                 self.drop_plan();
                 self.steering.clear();
                 self.follow_ups.clear();
             }
             EntryBody::Restored { input_id, messages } => {
                 self.seen.extend(input_id);
-                self.load(messages);
+                self.load(&entry.id, messages);
             }
             EntryBody::RotatedTo { session } => self.rotated_to = Some(session.clone()),
         }
@@ -407,7 +419,7 @@ impl Durable {
             input_id: input_id.clone(),
             continuation,
             prompt,
-            start: self.history.len(),
+            start: self.record.here(),
             first_response: None,
             phase: Phase::Opening,
             tracker: ExecutionTracker::default(),
@@ -423,12 +435,13 @@ impl Durable {
         }));
     }
 
+    /// Lines may be missing: a number that was given once is not given again.
+    fn count_entry(&mut self, id: &EntryId) {
+        self.entries = self.entries.max(id.number().unwrap_or_default()).saturating_add(1);
+    }
+
     /// Keeps the counters at the runs that entries name: `{session}.{config}.{n}`.
     fn count_loop(&mut self, loop_id: &LoopId) {
-        if self.last_loop_id.as_ref() == Some(loop_id) {
-            return;
-        }
-        self.last_loop_id = Some(loop_id.clone());
         let inner = loop_id.as_str().strip_prefix(self.session_id.as_str()).unwrap_or_default();
         let Some((config, n)) = inner.trim_start_matches('.').rsplit_once('.') else { return };
         let n: u32 = n.parse().unwrap_or_default();
@@ -442,7 +455,7 @@ impl Durable {
     }
 
     fn respond(&mut self, message: &Arc<AgentMessage>, entry: &EntryId) {
-        let before = self.history.len();
+        let before = self.record.here();
         let Some(llm) = message.llm() else { return };
         // What a plan says was not said by a model.
         let planned = self.run.as_mut().is_some_and(|run| !std::mem::take(&mut run.plan).is_empty());
@@ -473,7 +486,7 @@ impl Durable {
             turn.calls = calls;
         }
         self.push(message.clone());
-        self.mark(entry);
+        self.record.mark(entry);
     }
 
     pub(super) fn answer(&mut self, id: &ToolCallId, result: &ToolResult, is_error: bool, at: u64, hook_due: bool) {
@@ -493,7 +506,7 @@ impl Durable {
         for answer in answers {
             self.push(answer);
         }
-        self.mark(entry);
+        self.record.mark(entry);
     }
 
     fn end(
@@ -508,11 +521,11 @@ impl Durable {
         self.place(placed, &entry.id);
         if let Some(note) = note {
             self.push(note.clone());
-            self.mark(&entry.id);
+            self.record.mark(&entry.id);
         }
         let Some(report) = self.report(entry, outcome) else { return };
-        if let Some(point) = self.run.as_ref().and_then(|run| run.first_response) {
-            self.rerun_point = Some(point);
+        if let Some(point) = self.run.as_ref().and_then(|run| run.first_response.clone()) {
+            self.rerun_point = Some(Box::new(point));
         }
         let report = Arc::new(report);
         if self.ended.is_empty() {
@@ -533,12 +546,11 @@ impl Durable {
     /// What the run that `entry` ends amounts to.
     fn report(&self, entry: &Entry, outcome: &Outcome) -> Option<RunReport> {
         let loop_id = entry.loop_id.clone()?;
-        let (input_id, start, usage) = match (&self.run, &self.pending) {
-            (Some(run), _) => (run.input_id.clone(), run.start, run.usage),
-            (None, Some(pending)) => (pending.input_id.clone(), self.history.len(), Usage::default()),
+        let (input_id, messages, usage) = match (&self.run, &self.pending) {
+            (Some(run), _) => (run.input_id.clone(), self.record.since(&run.start).to_vec(), run.usage),
+            (None, Some(pending)) => (pending.input_id.clone(), Vec::new(), Usage::default()),
             (None, None) => return None,
         };
-        let messages = self.history.as_slice().get(start..).unwrap_or_default().to_vec();
         Some(RunReport {
             session_id: self.session_id.clone(),
             loop_id,
@@ -557,43 +569,38 @@ impl Durable {
             }
         }
         if !placed.is_empty() {
-            self.mark(entry);
+            self.record.mark(entry);
         }
     }
 
     fn push(&mut self, message: Arc<AgentMessage>) {
         self.digest.add(&message);
-        self.history.push(message);
+        self.record.push(message);
     }
 
-    fn mark(&mut self, entry: &EntryId) {
-        if self.marks.is_empty() {
-            // The marks of one turn: for many agents it is their only one.
-            self.marks.reserve_exact(3);
+    /// Goes on from an earlier point of the conversation.
+    fn go_back(&mut self, to: Option<&EntryId>, first: Option<u32>, messages: Option<usize>) {
+        match (messages, to) {
+            (Some(len), _) => self.record.keep(len),
+            (None, Some(entry)) => self.record.cut(&Point::After { entry: entry.clone(), first }),
+            (None, None) => self.record.cut(&Point::Start),
         }
-        self.marks.push((entry.clone(), self.history.len()));
-    }
-
-    fn cut(&mut self, len: usize) {
-        let kept: Vec<_> = self.history.as_slice().iter().take(len).cloned().collect();
-        self.marks.retain(|(_, at)| *at <= len);
-        self.history = History::default();
         self.digest = Digest::default();
-        for message in kept {
-            self.push(message);
+        for message in self.record.messages().as_slice() {
+            self.digest.add(message);
         }
     }
 
-    fn load(&mut self, messages: &[Arc<AgentMessage>]) {
-        self.cut(0);
-        for message in messages {
-            self.push(message.clone());
-        }
+    fn load(&mut self, entry: &EntryId, messages: &[Arc<AgentMessage>]) {
+        self.record.load(entry, messages);
+        self.digest = Digest::default();
+        messages.iter().for_each(|message| self.digest.add(message));
         let calls = messages.iter().filter_map(|m| m.llm()).flat_map(|m| m.tool_calls().map(|(id, ..)| id.clone()));
         self.call_ids.extend(calls);
         // Runs are not marked in it: the last thing that a user said and that was answered began the last one.
         let said = messages.iter().rposition(|m| matches!(m.llm(), Some(Message::User { .. })));
-        self.rerun_point = said.map(|at| at + 1).filter(|len| *len < messages.len());
+        let answered = said.map(|at| at + 1).filter(|len| *len < messages.len());
+        self.rerun_point = answered.map(|len| Box::new(self.record.within(len)));
     }
 
     fn turn_mut(&mut self) -> Option<&mut Turn> {

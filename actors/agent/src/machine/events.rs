@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::Placed;
 use playhouse_protocol::{
     AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Mode, Outcome,
@@ -21,12 +22,12 @@ pub fn replay<'a>(
     entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
     after: Option<EventId>,
 ) -> Result<Vec<Event>, FoldError> {
-    let mut entries = entries.into_iter().peekable();
-    let Some((_, first)) = entries.peek() else { return Err(FoldError::Empty) };
+    let entries: Vec<_> = entries.into_iter().collect();
+    let Some((_, first)) = entries.first() else { return Err(FoldError::Empty) };
     let EntryBody::Opened(opened) = &first.body else { return Err(FoldError::NotOpened) };
     let mut state = Durable::new(opened);
     let mut out = Vec::new();
-    for (seq, entry) in entries {
+    for (seq, entry) in chain(&entries, None).copied() {
         if after.is_none_or(|after| seq >= after.seq) {
             for (k, event) in (0..).zip(derive(&state, entry)) {
                 let id = EventId { seq, k };
@@ -345,7 +346,7 @@ fn end(
     let mut messages = Vec::new();
     let mut usage = Usage::default();
     if let Some(run) = &before.run {
-        messages.extend_from_slice(before.history.as_slice().get(run.start..).unwrap_or_default());
+        messages.extend_from_slice(before.record.since(&run.start));
         if let Some(turn) = run.turn() {
             messages.extend(turn.answers().cloned());
         }

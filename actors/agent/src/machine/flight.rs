@@ -40,7 +40,7 @@ pub(crate) struct RunFlight {
     /// The hook that the run itself waits for.
     pub gate: Gate,
     /// Hooks that tool calls wait for.
-    pub tool_hooks: BTreeMap<HookId, ToolCallId>,
+    pub tool_hooks: BTreeMap<HookId, (ToolCallId, HookPoint)>,
     /// The prompt after its filters.
     pub prompt: Option<Vec<Arc<AgentMessage>>>,
     /// Steering or follow-ups that the filters are looking at; their verdict is for these, whatever has come since.

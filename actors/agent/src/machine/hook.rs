@@ -1,4 +1,4 @@
-//! What the machine asks of hooks, and what they say. All of it is plain data.
+//! What the machine asks of hooks. All of it is plain data; what they say is in `verdict`.
 
 use std::sync::Arc;
 
@@ -40,28 +40,6 @@ pub enum HookPoint {
     SessionStart,
     /// When a call is judged.
     Policy,
-}
-
-impl HookPoint {
-    /// What it means that a hook crashed or did not answer: no. A run that may not be known to be done is ended, not
-    /// sent back to the model.
-    pub(crate) fn failed(self, reason: &str) -> Verdict {
-        let reason = reason.to_owned();
-        match self {
-            Self::Stop | Self::SessionStart => Verdict::Halt { reason },
-            Self::BeforeLoop
-            | Self::AfterLoop
-            | Self::BeforeTurn
-            | Self::AfterTurn
-            | Self::BeforeTool
-            | Self::AfterTool
-            | Self::BeforeUpdate
-            | Self::AfterUpdate
-            | Self::OnError
-            | Self::Filter
-            | Self::Policy => Verdict::Stop { reason },
-        }
-    }
 }
 
 /// How a session came to its first prompt.
@@ -233,68 +211,4 @@ impl HookCall {
             Self::Policy { .. } => HookPoint::Policy,
         }
     }
-}
-
-/// What a hook said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    Go,
-    /// Don't.
-    Stop {
-        /// Why.
-        reason: String,
-    },
-    /// What the filters said of each input.
-    Filtered(Vec<FilterVerdict>),
-    /// What the policy said of a call.
-    Judged(Ruling),
-    /// Before a tool: after a yes to this.
-    Ask {
-        /// What for.
-        reason: String,
-        /// The arguments to run it with, if they are others.
-        args: Option<Arc<Value>>,
-    },
-    /// Before a tool: with these arguments.
-    Amend {
-        /// All of them.
-        args: Arc<Value>,
-    },
-    /// Go on, and tell the model this: after a tool, or with a session's first prompt.
-    Say {
-        /// What.
-        text: String,
-    },
-    /// Don't, and end the run.
-    Halt {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl Verdict {
-    /// Why not, where there is only yes and no.
-    pub(super) fn refusal(self) -> Option<String> {
-        match self {
-            Self::Stop { reason } | Self::Halt { reason } => Some(reason),
-            Self::Go
-            | Self::Filtered(_)
-            | Self::Judged(_)
-            | Self::Ask { .. }
-            | Self::Amend { .. }
-            | Self::Say { .. } => None,
-        }
-    }
-}
-
-/// What an input filter says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FilterVerdict {
-    /// Take it as it is.
-    Pass,
-    /// Take it, with this appended to its last user message.
-    Warn(String),
-    /// Don't take it.
-    Reject(String),
 }

@@ -7,19 +7,20 @@ use playhouse_protocol::ToolCallId;
 use super::Machine;
 use super::effect::{Effect, Target};
 use super::flight::{Gate, ToolStage, Update};
-use super::input::{HookCall, HookId, HookPoint, Timer, Verdict};
+use super::input::{AfterTool, HookCall, HookId, HookPoint, Timer, Verdict};
+use super::verdict::{Answer, answer_at};
 
 /// How long a hook may take once the run is being aborted: an abort settles at once.
 const ABORTING_DEADLINE: Duration = Duration::from_millis(100);
 
 impl Machine {
-    /// The verdict of the hook that the run waits for; `None` while it is at work. Without such a hook it is `Go`.
-    pub(super) fn consult(&mut self, point: HookPoint, call: impl FnOnce(&Self) -> HookCall) -> Option<Verdict> {
+    /// The answer of the hook that the run waits for; `None` while it is at work.
+    pub(super) fn consult<A: Answer>(&mut self, point: HookPoint, call: impl FnOnce(&Self) -> HookCall) -> Option<A> {
         if !self.setup.hooks.has(point) {
-            return Some(Verdict::Go);
+            return Some(A::unasked());
         }
         match std::mem::take(&mut self.flight.run.gate) {
-            Gate::Answered { point: answered, verdict } if answered == point => Some(*verdict),
+            Gate::Answered { point: answered, verdict } if answered == point => Some(answer_at(point, *verdict)),
             Gate::Waiting { hook, point: waiting } if waiting == point => {
                 self.flight.run.gate = Gate::Waiting { hook, point };
                 None
@@ -68,10 +69,14 @@ impl Machine {
     pub(super) fn hook_overdue(&mut self, hook: HookId) {
         self.out.push(Effect::Cancel(Target::Hook(hook)));
         let point = match self.flight.run.gate {
-            Gate::Waiting { hook: waiting, point } if waiting == hook => point,
-            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => HookPoint::BeforeTool,
+            Gate::Waiting { hook: waiting, point } if waiting == hook => Some(point),
+            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+                self.flight.run.tool_hooks.get(&hook).map(|(_, point)| *point)
+            }
         };
-        self.hook_answered(hook, point.failed("the hook did not answer in time"));
+        if let Some(point) = point {
+            self.hook_answered(hook, point.failed("the hook did not answer in time"));
+        }
     }
 
     /// Takes an answer in; one that nobody waits for changes nothing.
@@ -81,7 +86,7 @@ impl Machine {
                 self.flight.run.gate = Gate::Answered { point, verdict: Box::new(verdict) };
             }
             Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
-                if let Some(call) = self.flight.run.tool_hooks.remove(&hook) {
+                if let Some((call, _)) = self.flight.run.tool_hooks.remove(&hook) {
                     self.tool_hook_answered(&call, verdict);
                 }
             }
@@ -90,7 +95,7 @@ impl Machine {
 
     /// Ends the hook that a call waits for.
     pub(super) fn cancel_hook_of(&mut self, call: &ToolCallId) {
-        let found = self.flight.run.tool_hooks.iter().find(|(_, waiting)| *waiting == call).map(|(hook, _)| *hook);
+        let found = self.flight.run.tool_hooks.iter().find(|(_, (waiting, _))| waiting == call).map(|(hook, _)| *hook);
         if let Some(hook) = found {
             self.flight.run.tool_hooks.remove(&hook);
             self.out.push(Effect::Cancel(Target::Hook(hook)));
@@ -104,7 +109,9 @@ impl Machine {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             self.flight.run.gate = match point {
-                HookPoint::AfterTurn | HookPoint::AfterLoop => Gate::Answered { point, verdict: Box::new(Verdict::Go) },
+                HookPoint::AfterTurn | HookPoint::AfterLoop => {
+                    Gate::Answered { point, verdict: Box::new(Verdict::Noted) }
+                }
                 HookPoint::BeforeLoop
                 | HookPoint::BeforeTurn
                 | HookPoint::BeforeTool
@@ -118,12 +125,12 @@ impl Machine {
                 | HookPoint::SessionStart => Gate::Open,
             };
         }
-        for (hook, call) in std::mem::take(&mut self.flight.run.tool_hooks) {
+        for (hook, (call, _)) in std::mem::take(&mut self.flight.run.tool_hooks) {
             self.out.push(Effect::Cancel(Target::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             let Some(tool) = self.flight.run.tools.get_mut(&call) else { continue };
             match tool.stage {
-                ToolStage::Closing => self.tool_hook_answered(&call, Verdict::Go),
+                ToolStage::Closing => self.take_note(&call, AfterTool::Done),
                 ToolStage::Judging { .. } | ToolStage::Hooking { .. } => {
                     self.flight.run.tools.remove(&call);
                 }

@@ -6,7 +6,7 @@ use playhouse_protocol::{AgentMessage, EntryBody, Outcome};
 
 use super::Machine;
 use super::flight::Session;
-use super::input::{HookCall, HookPoint, SessionSource, Verdict};
+use super::input::{HookCall, HookPoint, MayStop, Opening, SessionSource};
 use super::step::Step;
 use super::turn::with_warning;
 
@@ -29,17 +29,15 @@ impl Machine {
         }
         match self.consult(HookPoint::SessionStart, |_| HookCall::SessionStart { source }) {
             None => Step::Waiting,
-            Some(Verdict::Stop { reason } | Verdict::Halt { reason }) => {
+            Some(Opening::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason: format!("session_start: {reason}") });
                 Step::Moved
             }
-            Some(Verdict::Say { text }) => {
+            Some(Opening::Say { text }) => {
                 self.flight.run.opening = Some(text);
                 Step::Through
             }
-            Some(
-                Verdict::Go | Verdict::Filtered(_) | Verdict::Judged(_) | Verdict::Ask { .. } | Verdict::Amend { .. },
-            ) => {
+            Some(Opening::Plain) => {
                 self.flight.run.opening = Some(String::new());
                 Step::Through
             }
@@ -67,28 +65,23 @@ impl Machine {
         if self.flight.run.may_stop || refusals >= MOST_REFUSALS {
             return Step::Through;
         }
-        let verdict = self
-            .consult(HookPoint::Stop, |machine| HookCall::Stop { history: machine.durable.history.clone(), refusals });
+        let verdict = self.consult(HookPoint::Stop, |machine| HookCall::Stop {
+            history: machine.durable.record.messages().clone(),
+            refusals,
+        });
         match verdict {
             None => Step::Waiting,
-            Some(Verdict::Stop { reason }) => {
+            Some(MayStop::GoOn { reason }) => {
                 // A service refuses a message without text.
                 let reason = if reason.trim().is_empty() { NO_REASON.to_owned() } else { reason };
                 self.push(EntryBody::StopRefused { reason });
                 Step::Moved
             }
-            Some(Verdict::Halt { reason }) => {
+            Some(MayStop::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason });
                 Step::Moved
             }
-            Some(
-                Verdict::Go
-                | Verdict::Filtered(_)
-                | Verdict::Judged(_)
-                | Verdict::Ask { .. }
-                | Verdict::Amend { .. }
-                | Verdict::Say { .. },
-            ) => {
+            Some(MayStop::Yes) => {
                 self.flight.run.may_stop = true;
                 Step::Through
             }

@@ -6,7 +6,7 @@ use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId};
 use super::Machine;
 use super::durable::{CallSlot, HookWord};
 use super::flight::{ToolFlight, ToolStage};
-use super::input::{HookCall, HookPoint, Verdict};
+use super::input::{AfterTool, BeforeTool, HookCall, HookPoint};
 
 /// What becomes of a call that is past its approval.
 pub(super) enum Word {
@@ -41,20 +41,20 @@ impl Machine {
     }
 
     /// Takes in what `before_tool_execution` says.
-    pub(super) fn take_word(&mut self, call: &ToolCallId, verdict: Verdict) -> Word {
+    pub(super) fn take_word(&mut self, call: &ToolCallId, answer: BeforeTool) -> Word {
         let tool_call_id = call.clone();
-        match verdict {
-            Verdict::Go | Verdict::Filtered(_) | Verdict::Judged(_) | Verdict::Say { .. } => Word::Start,
-            Verdict::Stop { reason } => Word::Block(reason),
-            Verdict::Halt { reason } => {
+        match answer {
+            BeforeTool::Run => Word::Start,
+            BeforeTool::Block { reason } => Word::Block(reason),
+            BeforeTool::Halt { reason } => {
                 self.push(EntryBody::HaltAsked { reason: reason.clone() });
                 Word::Block(reason)
             }
-            Verdict::Ask { reason, args } => {
+            BeforeTool::Ask { reason, args } => {
                 self.push(EntryBody::ToolHooked { tool_call_id, args, ask: Some(reason.into()) });
                 Word::Later
             }
-            Verdict::Amend { args } => {
+            BeforeTool::Amend { args } => {
                 self.push(EntryBody::ToolHooked { tool_call_id, args: Some(args), ask: None });
                 Word::Later
             }
@@ -62,19 +62,15 @@ impl Machine {
     }
 
     /// Takes in what `after_tool_execution` says. It cannot undo the call; that it failed changes nothing.
-    pub(super) fn take_note(&mut self, call: &ToolCallId, verdict: Verdict) {
-        let note = match verdict {
-            Verdict::Say { text } => Some(text.into()),
-            Verdict::Halt { reason } => {
+    pub(super) fn take_note(&mut self, call: &ToolCallId, answer: AfterTool) {
+        self.flight.run.tools.remove(call);
+        let note = match answer {
+            AfterTool::Done => None,
+            AfterTool::Say { text } => Some(text.into()),
+            AfterTool::Halt { reason } => {
                 self.push(EntryBody::HaltAsked { reason });
                 None
             }
-            Verdict::Go
-            | Verdict::Stop { .. }
-            | Verdict::Filtered(_)
-            | Verdict::Judged(_)
-            | Verdict::Ask { .. }
-            | Verdict::Amend { .. } => None,
         };
         self.push(EntryBody::ToolAnswered { tool_call_id: call.clone(), note });
     }

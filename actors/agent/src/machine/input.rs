@@ -8,12 +8,13 @@ use std::time::Duration;
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    Access, EffectClass, EntryId, InputId, Level, PermissionId, PermissionMode, Restrictions, Ruling, SessionId,
-    ToolCallId, ToolDefinition, ToolError, ToolResult,
+    Access, EffectClass, EntryId, InputId, Level, LoopId, PermissionId, PermissionMode, Restrictions, Ruling,
+    SessionId, ToolCallId, ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
-pub use super::hook::{FilterVerdict, HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks, Verdict};
+pub use super::hook::{HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks};
+pub use super::verdict::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Opening, Permit, Verdict};
 
 /// The time, passed in: the machine has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub enum Vetting {
 pub struct Authority<'a> {
     /// The session.
     pub session: &'a SessionId,
+    /// The run that makes the call.
+    pub run: &'a LoopId,
     /// What happens to calls that no rule speaks of.
     pub mode: PermissionMode,
     /// Rules that someone's yes has added.

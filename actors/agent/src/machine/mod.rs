@@ -37,13 +37,16 @@ mod time;
 mod tools;
 mod turn;
 mod updates;
+mod verdict;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use playhouse_context::{Holes, view};
+use playhouse_protocol::chain::Members;
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
-    AgentEvent, Batch, Class, Command, Entry, EntryBody, EntryId, EventId, Fate, LoopId, ModelConfig,
+    AgentEvent, Batch, Class, Command, Entry, EntryBody, EntryId, EventId, Fate, History, LoopId, ModelConfig,
     PermissionDecision, Seq, SessionId,
 };
 
@@ -51,8 +54,8 @@ pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
 use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
 pub use input::{
-    Authority, Catalog, Doing, FilterVerdict, HookCall, HookId, HookPoint, HookSet, InputError, Now, SessionSource,
-    SlowHooks, Timer, Verdict, Vetting,
+    AfterTool, Authority, BeforeTool, Catalog, Doing, FilterVerdict, Filtered, HookCall, HookId, HookPoint, HookSet,
+    InputError, MayStop, Now, Opening, Permit, SessionSource, SlowHooks, Timer, Verdict, Vetting,
 };
 pub(crate) use report::Report;
 pub use run_report::RunReport;
@@ -169,21 +172,37 @@ impl Machine {
         Self::with(Durable::new(&opened), Some(opened), setup, Journal::Whole)
     }
 
-    /// The agent that these entries stand for. Nothing is under way until [`Machine::recover`].
+    /// The agent that these entries stand for: those that lead to the last of them. Nothing is under way until
+    /// [`Machine::recover`].
     pub fn fold<'a>(
         entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
         setup: Setup,
         journal: Journal,
     ) -> Result<Self, FoldError> {
-        let mut entries = entries.into_iter();
-        let (mut last_seq, first) = entries.next().ok_or(FoldError::Empty)?;
+        Self::fold_to(None, entries, setup, journal)
+    }
+
+    /// As [`Machine::fold`], with the entries that lead to `tip`.
+    pub fn fold_to<'a>(
+        tip: Option<&EntryId>,
+        entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
+        setup: Setup,
+        journal: Journal,
+    ) -> Result<Self, FoldError> {
+        let entries: Vec<_> = entries.into_iter().collect();
+        let (Some((_, first)), Some((last_seq, _))) = (entries.first(), entries.last()) else {
+            return Err(FoldError::Empty);
+        };
         let EntryBody::Opened(opened) = &first.body else { return Err(FoldError::NotOpened) };
         let mut durable = Durable::new(opened);
-        durable.apply(first);
-        for (seq, entry) in entries {
-            durable.apply(entry);
-            last_seq = seq;
+        let chain = Members::of(&entries, tip);
+        for (at, (_, entry)) in entries.iter().enumerate() {
+            match chain.has(at) {
+                true => durable.apply(entry),
+                false => durable.pass(entry),
+            }
         }
+        let last_seq = *last_seq;
         let mut machine = Self::with(durable, None, setup, journal);
         machine.counters.last_seq = last_seq;
         machine.counters.session = Session::Resume;
@@ -265,6 +284,15 @@ impl Machine {
     /// The fold of the journal, with what is on its way there.
     pub fn durable(&self) -> &Durable {
         &self.durable
+    }
+
+    /// What a model is shown of the conversation.
+    fn view(&self) -> History {
+        let holes = match self.journal {
+            Journal::Whole => Holes::None,
+            Journal::Damaged => Holes::Possible,
+        };
+        view(&self.durable.record, holes)
     }
 
     /// How far it has counted what it is answered for.

@@ -87,8 +87,12 @@ impl Machine {
 
     fn vet(&self, slot: &CallSlot) -> Vetting {
         let durable = &self.durable;
+        let Some(run) = durable.run.as_deref() else {
+            return Vetting::Blocked { stage: BlockStage::Lookup, reason: "its run is over".to_owned() };
+        };
         let authority = Authority {
             session: &durable.session_id,
+            run: &run.loop_id,
             mode: durable.settings.permission,
             grants: durable.grants(),
             restrictions: &durable.settings.restrictions,
@@ -109,11 +113,8 @@ impl Machine {
         self.flight.run.tools.remove(call);
         let Some(slot) = self.slot(call).cloned() else { return };
         let ruling = match verdict {
-            Verdict::Judged(ruling) => ruling,
-            other => {
-                let reason = other.refusal().unwrap_or_else(|| "the policy gave no ruling".to_owned());
-                Ruling::Forbid { reason }
-            }
+            Verdict::Policy(ruling) => ruling,
+            _ => Ruling::Forbid { reason: "the policy gave no ruling".to_owned() },
         };
         self.policy_stage(&slot, effect, level, ruling);
     }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use playhouse_context::repaired;
 use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
@@ -20,10 +19,7 @@ impl Machine {
         }
         let queued = self.durable.steering.iter().chain(&self.durable.follow_ups).cloned().collect();
         // The new journal is whole whatever happened to the old one.
-        let messages = match self.journal {
-            Journal::Whole => self.durable.history.clone(),
-            Journal::Damaged => repaired(&self.durable.history),
-        };
+        let messages = self.view();
         let session = self.durable.session_id.clone();
         let continues = self.durable.tail.clone().map(|entry| Box::new(Continues { session, entry }));
         let opened = Opened {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
     AgentMessage, CallId, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage,
-    LoopId, Message, MessageId, Outcome, PermissionId, Question, ResponseFormat, StopReason, ToolCallId, ToolResult,
-    TurnId, Usage,
+    LoopId, Message, MessageId, Outcome, PermissionId, Point, Question, ResponseFormat, StopReason, ToolCallId,
+    ToolResult, TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -45,10 +45,10 @@ pub struct Run {
     pub continuation: Option<ContinuationKind>,
     /// The prompt, until its first turn places it.
     pub prompt: Vec<Arc<AgentMessage>>,
-    /// How many messages the conversation had when it began.
-    pub start: usize,
-    /// How many it had before the first response.
-    pub first_response: Option<usize>,
+    /// Where the conversation stood when it began.
+    pub start: Point,
+    /// Where it stood before the first response.
+    pub first_response: Option<Point>,
     /// Where it stands.
     pub phase: Phase,
     /// What it used of its limits.

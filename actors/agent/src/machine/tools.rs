@@ -11,6 +11,7 @@ use super::flight::{ToolFlight, ToolStage, Update};
 use super::hooks_tool::Word;
 use super::input::{HookCall, HookPoint, Timer, Verdict};
 use super::step::Step;
+use super::verdict::answer_at;
 use super::{ABORT_GRACE, Machine};
 
 /// The answer to a call that steering overtook.
@@ -79,7 +80,7 @@ impl Machine {
 
     pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
         let hook = self.next_hook();
-        self.flight.run.tool_hooks.insert(hook, id.clone());
+        self.flight.run.tool_hooks.insert(hook, (id.clone(), call.point()));
         self.run_hook(hook, call);
     }
 
@@ -139,7 +140,7 @@ impl Machine {
                 let (effect, passage) = (effect.clone(), passage.clone());
                 self.flight.run.tools.remove(call);
                 let Some(slot) = self.slot(call).cloned() else { return };
-                match self.take_word(call, verdict) {
+                match self.take_word(call, answer_at(HookPoint::BeforeTool, verdict)) {
                     Word::Start => self.start(&slot, effect, passage),
                     Word::Block(reason) => self.block(&slot, BlockStage::Hook, reason),
                     Word::Ask(reason) => self.ask_for_hook(&slot, passage.level, reason),
@@ -148,8 +149,7 @@ impl Machine {
                 }
             }
             ToolStage::Closing => {
-                self.flight.run.tools.remove(call);
-                self.take_note(call, verdict);
+                self.take_note(call, answer_at(HookPoint::AfterTool, verdict));
             }
             ToolStage::Running | ToolStage::Stopping => self.update_answered(call, verdict),
             ToolStage::Asking | ToolStage::Waiting { .. } | ToolStage::Starting => {}

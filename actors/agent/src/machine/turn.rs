@@ -7,7 +7,7 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{InputKind, Placed, QueuedInput};
 use playhouse_protocol::{
     AgentMessage, Content, ContinuationKind, EntryBody, LlmMessage, LoopConfigSnapshot, LoopId, Message, Outcome,
-    QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
+    Point, QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
 };
 
 use super::Machine;
@@ -15,7 +15,7 @@ use super::accept::continues_at;
 use super::durable::{Ask, Phase, Run, Wants};
 use super::effect::Effect;
 use super::flight::RunFlight;
-use super::input::{FilterVerdict, HookCall, HookPoint, Timer, Verdict};
+use super::input::{FilterVerdict, Filtered, HookCall, HookPoint, Permit, Timer};
 use super::step::Step;
 
 impl Machine {
@@ -38,7 +38,7 @@ impl Machine {
     /// No run: close the last one, or begin the one that was asked for.
     fn step_outside(&mut self) -> Step {
         if let Some(report) = self.durable.closing.clone() {
-            if self.consult(HookPoint::AfterLoop, |_| HookCall::AfterLoop { report }).is_none() {
+            if self.consult::<()>(HookPoint::AfterLoop, |_| HookCall::AfterLoop { report }).is_none() {
                 return Step::Waiting;
             }
             self.push(EntryBody::LoopClosed);
@@ -46,14 +46,14 @@ impl Machine {
         }
         let Some(pending) = &self.durable.pending else { return Step::Through };
         if !pending.aborting {
-            match self.consult(HookPoint::BeforeLoop, Self::before_loop).map(Verdict::refusal) {
+            match self.consult(HookPoint::BeforeLoop, Self::before_loop) {
                 None => return Step::Waiting,
-                Some(Some(reason)) => {
+                Some(Permit::No { reason }) => {
                     let outcome = Outcome::Halted { reason: format!("before_loop: {reason}") };
                     self.end_loop(Some(self.next_loop_id()), outcome, [].into(), None);
                     return Step::Moved;
                 }
-                Some(None) => {}
+                Some(Permit::Yes) => {}
             }
         }
         self.begin_loop();
@@ -61,7 +61,7 @@ impl Machine {
     }
 
     fn before_loop(&self) -> HookCall {
-        let mut history = self.durable.history.clone();
+        let mut history = self.durable.record.messages().clone();
         if let Some(Ask::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.ask) {
             messages.iter().for_each(|message| history.push(message.clone()));
         }
@@ -78,10 +78,14 @@ impl Machine {
             }
         };
         if let Some(kind) = &continuation {
-            let len = continues_at(&self.durable, kind).unwrap_or(self.durable.history.len());
-            if len < self.durable.history.len() {
-                let to = self.durable.marks.iter().rev().find(|(_, at)| *at <= len).map(|(id, _)| id.clone());
-                self.push(EntryBody::Head { to, messages: len });
+            let record = &self.durable.record;
+            let point = continues_at(&self.durable, kind).unwrap_or_else(|_| record.here());
+            if !record.since(&point).is_empty() {
+                let (to, first) = match point {
+                    Point::Start => (None, None),
+                    Point::After { entry, first } => (Some(entry), first),
+                };
+                self.push(EntryBody::Head { to, first, messages: None });
             }
         }
         let parent_loop_id = match &continuation {
@@ -138,11 +142,11 @@ impl Machine {
     /// `after_turn`, once per turn.
     fn leave_turn(&mut self) -> Step {
         if !self.flight.run.after_turn_done {
-            let verdict = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
-                history: machine.durable.history.clone(),
+            let noted: Option<()> = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
+                history: machine.durable.record.messages().clone(),
                 usage: machine.durable.run.as_ref().map(|run| run.turn_usage).unwrap_or_default(),
             });
-            if verdict.is_none() {
+            if noted.is_none() {
                 return Step::Waiting;
             }
             self.flight.run.after_turn_done = true;
@@ -179,16 +183,16 @@ impl Machine {
         }
         let turn_index = self.turn_index();
         let verdict = self.consult(HookPoint::BeforeTurn, |machine| HookCall::BeforeTurn {
-            history: machine.durable.history.clone(),
+            history: machine.durable.record.messages().clone(),
             turn_index,
         });
-        match verdict.map(Verdict::refusal) {
+        match verdict {
             None => Step::Waiting,
-            Some(Some(reason)) => {
+            Some(Permit::No { reason }) => {
                 self.end_run(Outcome::Halted { reason: format!("before_turn: {reason}") });
                 Step::Moved
             }
-            Some(None) => {
+            Some(Permit::Yes) => {
                 let triggered_by = self.trigger();
                 let placed = self.take_placed();
                 self.push(EntryBody::TurnStarted { turn_index, triggered_by, placed });
@@ -283,10 +287,10 @@ impl Machine {
         let Some(run) = &self.durable.run else { return Step::Through };
         let messages = run.prompt.clone();
         let inputs = vec![messages.clone()];
-        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
+        let Some(filtered) = self.consult::<Filtered>(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
             return Step::Waiting;
         };
-        match filter_verdicts(verdict, 1).into_iter().next() {
+        match filtered.each(1).into_iter().next() {
             Some(FilterVerdict::Reject(reason)) => self.end_run(Outcome::Rejected { reason }),
             Some(FilterVerdict::Warn(warning)) => {
                 self.flight.run.prompt = Some(with_warning(&self.with_opening(messages), &warning));
@@ -315,12 +319,12 @@ impl Machine {
             return Step::Through;
         }
         let inputs: Vec<_> = waiting.iter().map(|input| input.messages.clone()).collect();
-        let Some(verdict) = self.consult(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
+        let Some(filtered) = self.consult::<Filtered>(HookPoint::Filter, |_| HookCall::Filter { inputs }) else {
             self.flight.run.filtering = waiting;
             return Step::Waiting;
         };
         let mut rejected = false;
-        for (input, verdict) in waiting.iter().zip(filter_verdicts(verdict, waiting.len())) {
+        for (input, verdict) in waiting.iter().zip(filtered.each(waiting.len())) {
             let input_id = input.input_id.clone();
             match verdict {
                 FilterVerdict::Pass => {
@@ -359,7 +363,7 @@ impl Machine {
             && !stopping
         {
             let message = error_message.clone().unwrap_or_default();
-            if self.consult(HookPoint::OnError, |_| HookCall::OnError { message }).is_none() {
+            if self.consult::<()>(HookPoint::OnError, |_| HookCall::OnError { message }).is_none() {
                 return Step::Waiting;
             }
         }
@@ -427,20 +431,6 @@ fn front(queue: &VecDeque<QueuedInput>, mode: QueueMode) -> Vec<QueuedInput> {
         QueueMode::All => queue.len(),
     };
     queue.iter().take(many).cloned().collect()
-}
-
-/// One verdict per input. A filter that failed or did not answer rejects: it fails closed.
-fn filter_verdicts(verdict: Verdict, inputs: usize) -> Vec<FilterVerdict> {
-    match verdict {
-        Verdict::Go | Verdict::Judged(_) | Verdict::Ask { .. } | Verdict::Amend { .. } | Verdict::Say { .. } => {
-            vec![FilterVerdict::Pass; inputs]
-        }
-        Verdict::Stop { reason } | Verdict::Halt { reason } => vec![FilterVerdict::Reject(reason); inputs],
-        Verdict::Filtered(mut verdicts) => {
-            verdicts.resize(inputs, FilterVerdict::Reject("the filter gave no verdict".to_owned()));
-            verdicts
-        }
-    }
 }
 
 /// `messages` with the warning appended to the last user message.

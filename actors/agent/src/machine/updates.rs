@@ -4,7 +4,7 @@ use playhouse_protocol::{AgentEvent, Content, ToolCallId, ToolResult};
 
 use super::Machine;
 use super::flight::{ToolStage, Update};
-use super::input::{HookCall, HookPoint, Verdict};
+use super::input::{HookCall, HookPoint, Permit, Verdict};
 
 impl Machine {
     pub(super) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
@@ -58,9 +58,9 @@ impl Machine {
 
     pub(super) fn update_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        match (std::mem::replace(&mut tool.update, Update::None), verdict.refusal()) {
-            (Update::Before(partial), None) => self.show_update(call, partial),
-            (Update::Before(_), Some(_)) | (Update::After | Update::None, _) => self.end_update(call),
+        match (std::mem::replace(&mut tool.update, Update::None), verdict) {
+            (Update::Before(partial), Verdict::Permit(Permit::Yes)) => self.show_update(call, partial),
+            (Update::Before(_) | Update::After | Update::None, _) => self.end_update(call),
         }
     }
 

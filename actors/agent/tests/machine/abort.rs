@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use playhouse_agent::machine::{FilterVerdict, HookPoint, Timer, Verdict};
+use playhouse_agent::machine::{FilterVerdict, Filtered, HookPoint, Timer, Verdict};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::{EntryBody, Outcome, ProviderError, ToolError, ToolResult};
 
@@ -54,7 +54,7 @@ fn at_the_filters() {
     // Steering that the filters were looking at waits for another run.
     let mut rig = Rig::hooked([HookPoint::Filter]);
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     rig.steer("maybe");
     rig.says("one");
     assert_eq!(rig.abort(), ["> cancel hook", "> ack i3", "AgentEnd aborted (2)", "> finish aborted"]);
@@ -75,7 +75,7 @@ fn before_the_filters_are_asked() {
 fn after_a_crash_between_the_filters_and_the_turn() {
     let mut rig = Rig::hooked([HookPoint::Filter, HookPoint::BeforeTurn]);
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     // What the filters said is not in the journal: they are asked again, and have not answered.
     assert_eq!(rig.restart().last().unwrap(), "> hook Filter");
     rig.abort();
@@ -85,7 +85,7 @@ fn after_a_crash_between_the_filters_and_the_turn() {
     // What they have passed is never lost.
     let mut rig = Rig::hooked([HookPoint::Filter, HookPoint::BeforeTurn]);
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Warn("careful".into())]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Warn("careful".into())])));
     rig.abort();
     assert_eq!(rig.talk(), ["user: hicareful"]);
 }

@@ -11,7 +11,7 @@ fn limited() -> ProviderError {
 }
 
 fn call_ids(rig: &Rig) -> Vec<String> {
-    let said = rig.machine.durable().history.as_slice().iter().filter_map(|message| message.llm());
+    let said = rig.machine.durable().record.messages().as_slice().iter().filter_map(|message| message.llm());
     said.flat_map(|message| message.tool_calls().map(|(id, ..)| id.to_string()).collect::<Vec<_>>()).collect()
 }
 

@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{HookPoint, Journal, Machine, Verdict, events};
+use playhouse_agent::machine::{AfterTool, BeforeTool, HookPoint, Journal, Machine, Verdict, events};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::transcript::{self, Ending};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, Command, ContinuationKind, Entry, EntryBody, Op, Outcome, PermissionDecision,
-    ProviderError, Seq, StopReason, ToolError, ToolExecutionStrategy,
+    AgentEvent, AgentMessage, Command, ContinuationKind, Entry, EntryBody, MessageCount, Op, Outcome,
+    PermissionDecision, ProviderError, Seq, StopReason, ToolError, ToolExecutionStrategy,
 };
 use playhouse_provider::rules::Services;
 
@@ -62,19 +62,19 @@ fn hooks_that_change() -> Rig {
     let args = || Arc::new(serde_json::json!({"n": 2}));
     rig.prompt("one");
     rig.wants(&[("c1", "risky"), ("c2", "once")]);
-    rig.verdict(Verdict::Ask { reason: "sure?".into(), args: Some(args()) });
+    rig.verdict(Verdict::BeforeTool(BeforeTool::Ask { reason: "sure?".into(), args: Some(args()) }));
     rig.permit("c1/ask", PermissionDecision::Allow);
-    rig.verdict(Verdict::Amend { args: args() });
+    rig.verdict(Verdict::BeforeTool(BeforeTool::Amend { args: args() }));
     rig.permit("c2/ask/hooked", PermissionDecision::Allow);
     rig.permit("c1/ask/hooked", PermissionDecision::Allow);
     for call in ["c1", "c2"] {
         rig.done(call);
-        rig.verdict(Verdict::Say { text: " noted".into() });
+        rig.verdict(Verdict::AfterTool(AfterTool::Say { text: " noted".into() }));
     }
     rig.says("done");
     rig.refuse("more");
     rig.wants(&[("c3", "once")]);
-    rig.verdict(Verdict::Halt { reason: "enough".into() });
+    rig.halt("enough");
     rig.come_to_rest();
     rig
 }
@@ -91,7 +91,7 @@ fn aborts_and_heads() -> Rig {
     rig.go_on(ContinuationKind::Rerun { tag: "t".into() });
     rig.delta("sec");
     rig.abort();
-    let first = rig.machine.durable().marks[0].0.clone();
+    let first = rig.machine.durable().record.entries().next().unwrap().clone();
     rig.go_on(ContinuationKind::Branch { tag: "t".into(), entry: Some(first) });
     rig.says("another way");
     rig
@@ -237,6 +237,17 @@ fn f35_every_service_takes_the_requests_that_every_prefix_leads_to() {
         }
     }
     assert!(known.len() > 100, "{}", known.len());
+}
+
+#[test]
+fn messages_are_counted_from_the_entries_alone_as_the_record_has_them() {
+    for (name, rig) in recorded() {
+        let mut count = MessageCount::default();
+        let messages = rig.journals[&rig.session].iter().map(|(_, entry)| count.apply(entry)).last();
+        let entries = rig.journals[&rig.session].iter().map(|(seq, entry)| (*seq, entry.as_ref()));
+        let folded = Machine::fold(entries, rig.setup.clone(), Journal::Whole).unwrap();
+        assert_eq!(messages, Some(folded.durable().record.messages().len()), "{name}");
+    }
 }
 
 #[test]

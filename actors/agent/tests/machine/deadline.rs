@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use playhouse_agent::machine::{Doing, FilterVerdict, HookPoint, Timer, Verdict};
+use playhouse_agent::machine::{Doing, FilterVerdict, Filtered, HookPoint, Timer, Verdict};
 use playhouse_protocol::{EntryBody, ExecutionLimits, LimitHit, Outcome, PermissionDecision, ToolError};
 
 use crate::rig::{EVERY_HOOK, Rig};
@@ -187,7 +187,7 @@ fn from_every_step_of_a_run_it_comes_to_an_end() {
 fn filters_that_passed_before_it_count() {
     let mut rig = rig(&[HookPoint::Filter, HookPoint::BeforeTurn]);
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     rig.wait(2_000);
     rig.time_up(Timer::Deadline);
     assert_eq!(rig.talk()[0], "user: hi");

@@ -116,7 +116,7 @@ fn f11_an_answer_that_holds_nothing_is_asked_for_twice_more_and_then_the_run_end
     let report = &rig.reports[0];
     assert_eq!(report.outcome, Outcome::Error { message: "the model gave an empty answer".into() });
     assert_eq!(report.usage, Usage::of(30, 3, 0, 0, 0), "what it consumed is counted");
-    let kept = rig.machine.durable().history.sendable().count();
+    let kept = rig.machine.durable().record.messages().sendable().count();
     assert_eq!(kept, 1, "nothing is left behind that a provider would refuse");
 }
 

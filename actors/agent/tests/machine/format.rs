@@ -30,10 +30,6 @@ fn fold(entries: &Entries) -> Machine {
     Machine::fold(lines, Rig::new().setup, Journal::Whole).unwrap()
 }
 
-fn json(value: impl serde::Serialize) -> Value {
-    serde_json::to_value(value).unwrap()
-}
-
 /// What a fold looks like.
 fn look(entries: &Entries) -> Value {
     let machine = fold(entries);
@@ -43,7 +39,7 @@ fn look(entries: &Entries) -> Value {
         "agent": durable.agent_id,
         "session": durable.session_id,
         "settings": durable.settings,
-        "conversation": durable.history,
+        "conversation": durable.record.messages(),
         "shown": durable.transcript(),
         "steering": durable.steering,
         "follow_ups": durable.follow_ups,
@@ -112,7 +108,7 @@ fn state(state: &CallState) -> &'static str {
 /// A few numbers: what each line did.
 fn numbers(durable: &Durable) -> Value {
     json!([
-        durable.history.len(),
+        durable.record.messages().len(),
         durable.transcript().len(),
         durable.steering.len() + durable.follow_ups.len(),
         durable.run.as_deref().map(run),
@@ -133,7 +129,7 @@ fn back(entries: &Entries) -> Vec<Value> {
             let mut rig = Rig::folded(entries, &Rig::new().setup, Journal::Whole);
             let lines = rig.tell(Command::new("back", Op::Continue { kind }));
             let refused = lines.iter().find(|line| line.starts_with("> refuse")).cloned();
-            json!(refused.map_or_else(|| format!("{} messages", rig.requests[0].messages.len()), |line| line))
+            json!(refused.unwrap_or_else(|| format!("{} messages", rig.requests[0].messages.len())))
         })
         .collect()
 }

@@ -2,22 +2,18 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{HookCall, HookPoint, Timer, Verdict};
+use playhouse_agent::machine::{AfterTool, BeforeTool, HookCall, HookPoint, Opening, Timer, Verdict};
 use playhouse_protocol::{AgentEvent, EntryBody, ExecutionLimits, PermissionDecision, PermissionMode, Seq};
 use serde_json::{Value, json};
 
 use crate::rig::Rig;
 
 fn amend(args: Value) -> Verdict {
-    Verdict::Amend { args: Arc::new(args) }
+    Verdict::BeforeTool(BeforeTool::Amend { args: Arc::new(args) })
 }
 
 fn asks(args: Option<Value>) -> Verdict {
-    Verdict::Ask { reason: "sure?".into(), args: args.map(Arc::new) }
-}
-
-fn halt() -> Verdict {
-    Verdict::Halt { reason: "enough".into() }
+    Verdict::BeforeTool(BeforeTool::Ask { reason: "sure?".into(), args: args.map(Arc::new) })
 }
 
 /// A run whose call waits for `before_tool_execution`.
@@ -135,7 +131,7 @@ fn a_hook_that_ends_the_run_blocks_its_call_and_those_that_have_not_started() {
     });
     rig.prompt("hi");
     rig.wants(&[("c1", "once"), ("c2", "once")]);
-    let lines = rig.verdict(halt());
+    let lines = rig.halt("enough");
     assert_eq!(lines.iter().filter(|line| line.ends_with("Hook")).count(), 2, "{lines:?}");
     assert_eq!(lines.last().unwrap(), "> finish halted enough");
     assert_eq!(rig.talk()[2..], ["c1 error: enough", "c2 error: the run is being ended: enough"]);
@@ -150,7 +146,7 @@ fn after_a_tool_a_hook_adds_to_the_result_and_that_is_journaled() {
     rig.done("c1");
     let Some((_, HookCall::AfterTool { name, is_error, result, .. })) = rig.hooks.front() else { panic!("no hook") };
     assert_eq!((name.as_str(), *is_error, crate::lines::said(result)), ("once", false, "c1 result: c1 ok".into()));
-    let lines = rig.verdict(Verdict::Say { text: " and more".into() });
+    let lines = rig.verdict(Verdict::AfterTool(AfterTool::Say { text: " and more".into() }));
     assert_eq!(lines[..2], ["MessageStart c1/result", "MessageEnd c1/result = c1 result: c1 ok and more"]);
     // It is part of the conversation that the model is sent, now and after a crash.
     rig.restart();
@@ -165,7 +161,7 @@ fn a_hook_after_a_tool_ends_the_run_with_its_result() {
     rig.prompt("hi");
     rig.wants(&[("c1", "once")]);
     rig.done("c1");
-    assert_eq!(rig.verdict(halt()).last().unwrap(), "> finish halted enough");
+    assert_eq!(rig.halt("enough").last().unwrap(), "> finish halted enough");
     assert_eq!(rig.talk()[2], "c1 result: c1 ok");
 }
 
@@ -285,7 +281,7 @@ fn a_sessions_start_is_told_once_and_adds_to_its_first_prompt() {
         other => panic!("{other:?}"),
     };
     assert_eq!(source(&rig), "startup");
-    rig.verdict(Verdict::Say { text: " (on main)".into() });
+    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
     rig.says("done");
     rig.prompt("again");
     rig.says("done");
@@ -303,10 +299,10 @@ fn a_sessions_start_is_told_once_and_adds_to_its_first_prompt() {
 fn a_prompt_that_is_rejected_leaves_the_sessions_start_to_the_next() {
     let mut rig = Rig::hooked([HookPoint::SessionStart, HookPoint::Filter]);
     rig.prompt("rude");
-    rig.verdict(Verdict::Say { text: " (on main)".into() });
+    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
     rig.refuse("rude");
     rig.prompt("kind");
-    rig.verdict(Verdict::Say { text: " (on main)".into() });
+    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
     rig.allow();
     assert_eq!(rig.talk(), ["user: kind (on main)"]);
 }

@@ -1,13 +1,13 @@
 //! The order of events and hooks in a run.
 
-use playhouse_agent::machine::{FilterVerdict, HookPoint, Verdict};
+use playhouse_agent::machine::{FilterVerdict, Filtered, HookPoint, Verdict};
 use playhouse_protocol::{AgentEvent, ExecutionLimits, Message, PermissionMode, ProviderError, Usage};
 use std::time::Duration;
 
 use crate::rig::{EVERY_HOOK, Rig};
 
 fn passed(inputs: usize) -> Verdict {
-    Verdict::Filtered(vec![FilterVerdict::Pass; inputs])
+    Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass; inputs]))
 }
 
 #[test]
@@ -174,19 +174,19 @@ fn filters_warn_and_reject() {
     let mut rig = Rig::hooked([HookPoint::Filter]);
     rig.prompt("rude");
     assert_eq!(
-        rig.verdict(Verdict::Filtered(vec![FilterVerdict::Reject("rude".into())])),
+        rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Reject("rude".into())]))),
         ["InputRejected i1: rude", "AgentEnd rejected rude (0)", "> finish rejected rude"]
     );
     let rejection = rig.event(|event| matches!(event, AgentEvent::AgentEnd { .. }));
     assert!(matches!(rejection, Some(AgentEvent::AgentEnd { rejection: Some(reason), .. }) if reason == "rude"));
 
     rig.prompt("odd");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Warn(" [careful]".into())]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Warn(" [careful]".into())])));
     rig.steer("rude");
     rig.steer("fine");
     assert_eq!(rig.says("well")[2..], ["TurnEnd 0", "> hook Filter"]);
     assert_eq!(
-        rig.verdict(Verdict::Filtered(vec![FilterVerdict::Reject("rude".into())])),
+        rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Reject("rude".into())]))),
         ["InputRejected i3: rude", "> hook Filter"]
     );
     rig.verdict(passed(1));
@@ -196,7 +196,10 @@ fn filters_warn_and_reject() {
 
     // A filter that gives no verdict rejects, and so does one that does not answer.
     rig.prompt("what");
-    assert_eq!(rig.verdict(Verdict::Filtered(Vec::new()))[0], "InputRejected i5: the filter gave no verdict");
+    assert_eq!(
+        rig.verdict(Verdict::Filter(Filtered::Each(Vec::new())))[0],
+        "InputRejected i5: the filter gave no verdict"
+    );
     rig.prompt("slow");
     let timer = rig.timers[0].0.clone();
     assert_eq!(rig.time_up(timer)[..2], ["> cancel hook", "InputRejected i6: the hook did not answer in time"]);
@@ -271,7 +274,7 @@ fn a_failed_call_ends_the_run_with_its_error() {
             "> finish error the provider refused the request: no",
         ]
     );
-    let last = rig.machine.durable().history.as_slice().last().unwrap().llm().cloned();
+    let last = rig.machine.durable().record.messages().as_slice().last().unwrap().llm().cloned();
     let Some(Message::Assistant { error_message: Some(text), .. }) = last else { panic!("{last:?}") };
     assert_eq!(text, "the provider refused the request: no");
     assert_eq!(rig.machine.durable().follow_ups.len(), 1);

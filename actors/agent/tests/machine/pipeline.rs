@@ -231,9 +231,9 @@ fn a_policy_of_the_agents_own_has_the_last_word_but_for_what_is_forbidden() {
         })
         .collect();
     assert_eq!(asked, ["a", "b", "c", "e"], "nobody is asked about what is forbidden");
-    rig.verdict(Verdict::Judged(Ruling::Ask(question("be sure"))));
-    rig.verdict(Verdict::Judged(Ruling::Allow { by: "my policy".into() }));
-    rig.verdict(Verdict::Judged(Ruling::Forbid { reason: "not on Sundays".into() }));
+    rig.verdict(Verdict::Policy(Ruling::Ask(question("be sure"))));
+    rig.verdict(Verdict::Policy(Ruling::Allow { by: "my policy".into() }));
+    rig.verdict(Verdict::Policy(Ruling::Forbid { reason: "not on Sundays".into() }));
     rig.refuse("the hook crashed");
     assert_eq!(started(&rig), ["b"]);
     assert_eq!(passage_of(&rig, "b"), Passage { level: Level::Execute, allowed_by: "my policy".into() });

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    Approver, Authority, Catalog, Doing, Effect, FilterVerdict, HookCall, HookId, HookPoint, HookSet, Journal, Machine,
-    Now, RunReport, Setup, Timer, Verdict, Vetting,
+    AfterTool, Approver, Authority, BeforeTool, Catalog, Doing, Effect, FilterVerdict, Filtered, HookCall, HookId,
+    HookPoint, HookSet, Journal, Machine, MayStop, Now, Opening, Permit, RunReport, Setup, Timer, Verdict, Vetting,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
@@ -393,12 +393,32 @@ impl Rig {
         self.tell(Report::HookDone { hook, verdict })
     }
 
+    /// The oldest hook lets it be.
     pub fn allow(&mut self) -> Vec<String> {
-        self.verdict(Verdict::Go)
+        let verdict = yes(self.asked());
+        self.verdict(verdict)
     }
 
+    /// The oldest hook says no.
     pub fn refuse(&mut self, reason: &str) -> Vec<String> {
-        self.verdict(Verdict::Stop { reason: reason.into() })
+        let verdict = no(self.asked(), reason.into());
+        self.verdict(verdict)
+    }
+
+    /// The oldest hook ends the run.
+    pub fn halt(&mut self, reason: &str) -> Vec<String> {
+        let reason = reason.into();
+        let verdict = match self.asked() {
+            HookPoint::BeforeTool => Verdict::BeforeTool(BeforeTool::Halt { reason }),
+            HookPoint::AfterTool => Verdict::AfterTool(AfterTool::Halt { reason }),
+            HookPoint::Stop => Verdict::Stop(MayStop::Halt { reason }),
+            point => no(point, reason),
+        };
+        self.verdict(verdict)
+    }
+
+    fn asked(&self) -> HookPoint {
+        self.hooks.front().expect("no hook is at work").1.point()
     }
 
     pub fn time_up(&mut self, timer: Timer) -> Vec<String> {
@@ -472,7 +492,7 @@ impl Rig {
 
     /// The text of every message of the conversation, each with who says it.
     pub fn talk(&self) -> Vec<String> {
-        self.machine.durable().history.as_slice().iter().map(|message| crate::lines::said(message)).collect()
+        self.machine.durable().record.messages().as_slice().iter().map(|message| crate::lines::said(message)).collect()
     }
 
     pub fn bodies(&self) -> impl Iterator<Item = &EntryBody> {
@@ -482,8 +502,10 @@ impl Rig {
     /// Answers the oldest hook kindly.
     pub fn answer_hook(&mut self) -> Vec<String> {
         let verdict = match self.hooks.front() {
-            Some((_, HookCall::Filter { inputs })) => Verdict::Filtered(vec![FilterVerdict::Pass; inputs.len()]),
-            Some(_) | None => Verdict::Go,
+            Some((_, HookCall::Filter { inputs })) => {
+                Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass; inputs.len()]))
+            }
+            Some(_) | None => yes(self.asked()),
         };
         self.verdict(verdict)
     }
@@ -509,6 +531,39 @@ impl Rig {
 
     pub fn event(&self, test: impl Fn(&AgentEvent) -> bool) -> Option<&AgentEvent> {
         self.events.iter().map(|event| &event.event).rfind(|event| test(event))
+    }
+}
+
+/// What lets it be.
+pub fn yes(point: HookPoint) -> Verdict {
+    match point {
+        HookPoint::BeforeLoop | HookPoint::BeforeTurn | HookPoint::BeforeUpdate => Verdict::Permit(Permit::Yes),
+        HookPoint::AfterLoop | HookPoint::AfterTurn | HookPoint::AfterUpdate | HookPoint::OnError => Verdict::Noted,
+        HookPoint::BeforeTool => Verdict::BeforeTool(BeforeTool::Run),
+        HookPoint::AfterTool => Verdict::AfterTool(AfterTool::Done),
+        HookPoint::Filter => Verdict::Filter(Filtered::PassAll),
+        HookPoint::Policy => Verdict::Policy(Ruling::Allow { by: "the policy".into() }),
+        HookPoint::Stop => Verdict::Stop(MayStop::Yes),
+        HookPoint::SessionStart => Verdict::SessionStart(Opening::Plain),
+    }
+}
+
+/// What says no, where there is a no.
+pub fn no(point: HookPoint, reason: String) -> Verdict {
+    match point {
+        HookPoint::BeforeLoop | HookPoint::BeforeTurn | HookPoint::BeforeUpdate => {
+            Verdict::Permit(Permit::No { reason })
+        }
+        HookPoint::BeforeTool => Verdict::BeforeTool(BeforeTool::Block { reason }),
+        HookPoint::Filter => Verdict::Filter(Filtered::RejectAll { reason }),
+        HookPoint::Policy => Verdict::Policy(Ruling::Forbid { reason }),
+        HookPoint::Stop => Verdict::Stop(MayStop::GoOn { reason }),
+        HookPoint::SessionStart => Verdict::SessionStart(Opening::Halt { reason }),
+        HookPoint::AfterLoop
+        | HookPoint::AfterTurn
+        | HookPoint::AfterUpdate
+        | HookPoint::OnError
+        | HookPoint::AfterTool => yes(point),
     }
 }
 

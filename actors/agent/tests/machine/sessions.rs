@@ -30,9 +30,9 @@ fn two_runs() -> Rig {
     rig
 }
 
-fn heads(rig: &Rig) -> Vec<usize> {
+fn heads(rig: &Rig) -> Vec<String> {
     let head = |body: &EntryBody| match body {
-        EntryBody::Head { messages, .. } => Some(*messages),
+        EntryBody::Head { to, first: None, messages: None } => to.as_ref().map(EntryId::to_string),
         _ => None,
     };
     rig.bodies().filter_map(head).collect()
@@ -44,7 +44,7 @@ fn a_rerun_goes_back_to_before_the_last_run_s_first_response() {
     assert_eq!(rig.go_on(rerun())[..3], ["> ack i3", "AgentStart", "TurnStart 0 Continuation"]);
     assert_eq!(
         (heads(&rig), rig.talk()),
-        (vec![3], vec!["user: one".into(), "model Stop: first".into(), "user: two".into()])
+        (vec!["s.c.2#10".into()], vec!["user: one".into(), "model Stop: first".into(), "user: two".into()])
     );
     let start = rig.event(|event| matches!(event, AgentEvent::AgentStart { .. })).cloned();
     let Some(AgentEvent::AgentStart { parent_loop_id, continuation_kind, .. }) = start else { panic!("{start:?}") };
@@ -55,25 +55,27 @@ fn a_rerun_goes_back_to_before_the_last_run_s_first_response() {
     rig.restart();
     rig.says("third time");
     assert_eq!(rig.talk()[2..], ["user: two", "model Stop: third time"]);
-    assert_eq!(heads(&rig), [3, 3]);
+    assert_eq!(heads(&rig), ["s.c.2#10", "s.c.2#10"]);
 }
 
 #[test]
 fn a_branch_goes_on_from_the_entry_named() {
     let mut rig = two_runs();
-    let marks = rig.machine.durable().marks.clone();
-    let turn_of_two = marks.iter().find(|(_, len)| *len == 3).unwrap().0.clone();
+    let after = |count: usize| {
+        let record = rig.machine.durable().record.clone();
+        let found = record.entries().find(|entry| record.up_to(&record.after(entry).unwrap()).len() == count).cloned();
+        found.unwrap()
+    };
+    let (turn_of_two, left, rests) = (after(3), after(5), after(2));
     assert_eq!(rig.go_on(branch(Some(turn_of_two)))[1..3], ["AgentStart", "TurnStart 0 Branch"]);
     assert_eq!(rig.talk().len(), 3);
     rig.says("another second");
     // What the branch left behind is no longer part of the conversation.
-    let left: EntryId = marks.iter().find(|(_, len)| *len == 5).unwrap().0.clone();
     assert_eq!(
         rig.go_on(branch(Some(left.clone()))),
         [format!("> refuse i4: entry `{left}` is not part of this conversation")]
     );
     // From the entry after the tool's result there is something to answer; after the model's message there is not.
-    let rests = marks.iter().find(|(_, len)| *len == 2).unwrap().0.clone();
     let nothing =
         "the conversation ends with the model's message, so there is nothing to continue: send a prompt instead";
     assert_eq!(rig.go_on(branch(Some(rests))), [format!("> refuse i5: {nothing}")]);
@@ -188,7 +190,7 @@ fn reset_and_restore_replace_the_conversation() {
     rig.steer("soon");
     assert_eq!(rig.tell(Command::new("r", Op::Reset)), ["> ack r"]);
     let durable = rig.machine.durable();
-    assert!(durable.history.is_empty() && durable.follow_ups.is_empty() && durable.steering.is_empty());
+    assert!(durable.record.messages().is_empty() && durable.follow_ups.is_empty() && durable.steering.is_empty());
     assert_eq!(rig.go_on(rerun()), ["> refuse i5: there is no run to repeat"]);
 
     let user = Arc::new(AgentMessage::user("hello", 1));

@@ -1,6 +1,6 @@
 //! Steering and follow-ups: when they are taken, how many, and what that means for tools.
 
-use playhouse_agent::machine::{FilterVerdict, HookPoint, Verdict};
+use playhouse_agent::machine::{FilterVerdict, Filtered, HookPoint, Verdict};
 use playhouse_protocol::{QueueMode, ToolExecutionStrategy};
 
 use crate::rig::Rig;
@@ -192,15 +192,15 @@ fn what_comes_while_the_filters_are_at_work_is_not_judged_unseen() {
         settings.steering_mode = QueueMode::All;
     });
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     rig.steer("seen");
     rig.says("one");
     rig.steer("unseen");
     assert_eq!(rig.hooks.len(), 1);
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     assert_eq!(rig.talk()[2..], ["user: seen"]);
     rig.says("two");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     assert_eq!(rig.talk()[4..], ["user: unseen"]);
 
     // Nor does it fall with what the filters did not answer for.
@@ -218,14 +218,14 @@ fn what_comes_while_the_filters_are_at_work_is_not_judged_unseen() {
 fn a_verdict_on_a_follow_up_is_not_taken_for_one_on_steering() {
     let mut rig = Rig::hooked([HookPoint::Filter]);
     rig.prompt("hi");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     rig.follow_up("good");
     rig.says("one");
     rig.steer("bad");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass])));
     assert_eq!(rig.talk()[2..], ["user: good"]);
     rig.says("two");
-    rig.verdict(Verdict::Filtered(vec![FilterVerdict::Reject("bad".into())]));
+    rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Reject("bad".into())])));
     assert_eq!(rig.talk()[2..], ["user: good", "model Stop: two"]);
     assert!(rig.machine.is_at_rest());
 }
@@ -234,7 +234,10 @@ fn a_verdict_on_a_follow_up_is_not_taken_for_one_on_steering() {
 fn steering_during_before_turn_does_not_ask_it_twice() {
     let mut rig = Rig::hooked([HookPoint::BeforeTurn, HookPoint::Filter]);
     rig.prompt("hi");
-    assert_eq!(rig.verdict(Verdict::Filtered(vec![FilterVerdict::Pass])), ["AgentStart", "> hook BeforeTurn"][1..]);
+    assert_eq!(
+        rig.verdict(Verdict::Filter(Filtered::Each(vec![FilterVerdict::Pass]))),
+        ["AgentStart", "> hook BeforeTurn"][1..]
+    );
     assert_eq!(rig.steer("meanwhile"), ["> ack i2"]);
     assert_eq!(rig.refuse("no")[2..], ["AgentEnd halted before_turn: no (1)", "> finish halted before_turn: no"]);
 }

@@ -5,6 +5,7 @@
 //! A failing run prints its seed; `PLAYHOUSE_SEED=<seed> cargo test -p playhouse-agent --test simulation` plays it
 //! again. `PLAYHOUSE_RUNS` sets how many seeds are played.
 
+mod branches;
 mod checks;
 mod props;
 mod world;
@@ -99,5 +100,7 @@ fn every_interleaving_keeps_the_promises() {
         let count = seen.remove(special).unwrap_or_default();
         assert!(count >= runs / 20, "{special} happened in only {count} of {runs} runs");
     }
+    let branches = seen.remove("Branches").unwrap_or_default();
+    assert!(branches >= runs / 500, "branches grew in only {branches} of {runs} runs");
     assert!(seen.is_empty(), "unlisted: {seen:?}");
 }

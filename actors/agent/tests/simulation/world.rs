@@ -7,8 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    Approver, Doing, Effect, FilterVerdict, HookCall, HookId, InputError, Journal, Machine, Now, Setup, Target, Timer,
-    Verdict,
+    AfterTool, Approver, BeforeTool, Doing, Effect, FilterVerdict, Filtered, HookCall, HookId, HookPoint, InputError,
+    Journal, Machine, MayStop, Now, Opening, Permit, Setup, Target, Timer, Verdict,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{Opened, Wake};
@@ -19,6 +19,7 @@ use playhouse_protocol::{
 };
 use serde_json::json;
 
+use crate::branches;
 use crate::checks::{Checks, variant};
 use crate::props::{Props, assistant, hook_set, pick, settings};
 
@@ -136,6 +137,14 @@ impl World {
         assert_eq!(world.timers, [], "armed for nothing");
         assert_eq!(world.unanswered, BTreeMap::new(), "never answered");
         world.checks.finish(&world.journals, &world.session, machine.durable());
+        // Every prefix of every chain is looked at, which takes its time.
+        if seed.is_multiple_of(400) {
+            let journals = world.journals.iter().filter(|(_, entries)| entries.len() > 2);
+            for (session, entries) in journals {
+                branches::grow(&mut world.rng, session, entries, &world.setup);
+            }
+            world.delivered.insert("Branches");
+        }
         world
     }
 
@@ -475,8 +484,8 @@ impl World {
             0 | 1 => ContinuationKind::Default,
             2 | 3 => ContinuationKind::Rerun { tag },
             _ => {
-                let entry =
-                    (!durable.marks.is_empty()).then(|| durable.marks[self.rng.usize(..durable.marks.len())].0.clone());
+                let entries: Vec<_> = durable.record.entries().collect();
+                let entry = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())].clone());
                 ContinuationKind::Branch { tag, entry }
             }
         }
@@ -591,12 +600,15 @@ impl World {
         let hook = waiting[self.rng.usize(..waiting.len())];
         let Some(call) = self.hooks.remove(&hook) else { return };
         let verdict = match call {
-            HookCall::Filter { inputs } => Verdict::Filtered(inputs.iter().map(|input| self.filter(input)).collect()),
+            HookCall::Filter { inputs } => {
+                Verdict::Filter(Filtered::Each(inputs.iter().map(|input| self.filter(input)).collect()))
+            }
             HookCall::Policy { ours, .. } => match self.rng.u8(..5) {
-                0 => Verdict::Judged(Ruling::Forbid { reason: "not here".into() }),
-                1 => Verdict::Judged(Ruling::Allow { by: "the policy".into() }),
-                2 => Verdict::Stop { reason: "no".into() },
-                _ => Verdict::Judged(ours),
+                0 => Verdict::Policy(Ruling::Forbid { reason: "not here".into() }),
+                1 => Verdict::Policy(Ruling::Allow { by: "the policy".into() }),
+                // As if it had answered for another point.
+                2 => Verdict::Noted,
+                _ => Verdict::Policy(ours),
             },
             call => self.verdict(&call),
         };
@@ -614,18 +626,44 @@ impl World {
         verdict
     }
 
-    /// Any verdict may come to any point; those that mean something there come often.
+    /// What the hook's point can be answered with, each often enough. Now and then it is an answer for another point.
     fn verdict(&mut self, call: &HookCall) -> Verdict {
-        let reason = "no".to_owned();
+        let (reason, text) = ("no".to_owned(), "by the way".to_owned());
         let args = Arc::new(if self.rng.u8(..6) == 0 { json!("{\"cut") } else { json!({"n": 2}) });
-        match (call, self.rng.u8(..24)) {
-            (_, 0..=3) => Verdict::Stop { reason },
-            (_, 4) => Verdict::Halt { reason },
-            (HookCall::BeforeTool { .. }, 5..=13) => Verdict::Amend { args },
-            (HookCall::BeforeTool { .. }, 14..=16) => Verdict::Ask { reason, args: None },
-            (HookCall::BeforeTool { .. }, 17..=18) | (_, 5) => Verdict::Ask { reason, args: Some(args) },
-            (_, 6..=11) => Verdict::Say { text: "by the way".to_owned() },
-            (_, _) => Verdict::Go,
+        let roll = self.rng.u8(..24);
+        if roll == 23 {
+            return Verdict::BeforeTool(BeforeTool::Ask { reason, args: Some(args) });
+        }
+        match call.point() {
+            HookPoint::BeforeLoop | HookPoint::BeforeTurn | HookPoint::BeforeUpdate => Verdict::Permit(match roll {
+                0..=4 => Permit::No { reason },
+                _ => Permit::Yes,
+            }),
+            HookPoint::AfterLoop | HookPoint::AfterTurn | HookPoint::AfterUpdate | HookPoint::OnError => Verdict::Noted,
+            HookPoint::BeforeTool => Verdict::BeforeTool(match roll {
+                0..=3 => BeforeTool::Block { reason },
+                4 => BeforeTool::Halt { reason },
+                5..=13 => BeforeTool::Amend { args },
+                14..=16 => BeforeTool::Ask { reason, args: None },
+                17..=18 => BeforeTool::Ask { reason, args: Some(args) },
+                _ => BeforeTool::Run,
+            }),
+            HookPoint::AfterTool => Verdict::AfterTool(match roll {
+                4 => AfterTool::Halt { reason },
+                6..=11 => AfterTool::Say { text },
+                _ => AfterTool::Done,
+            }),
+            HookPoint::Stop => Verdict::Stop(match roll {
+                0..=3 => MayStop::GoOn { reason },
+                4 => MayStop::Halt { reason },
+                _ => MayStop::Yes,
+            }),
+            HookPoint::SessionStart => Verdict::SessionStart(match roll {
+                0..=4 => Opening::Halt { reason },
+                6..=11 => Opening::Say { text },
+                _ => Opening::Plain,
+            }),
+            HookPoint::Filter | HookPoint::Policy => Verdict::Noted,
         }
     }
 
@@ -682,11 +720,14 @@ impl World {
 /// A verdict's name, where it is one that must be seen.
 fn said(verdict: &Verdict) -> Option<&'static str> {
     match verdict {
-        Verdict::Go | Verdict::Stop { .. } | Verdict::Filtered(_) => None,
-        Verdict::Judged(_) => Some("PolicyJudges"),
-        Verdict::Ask { .. } => Some("HookAsks"),
-        Verdict::Amend { .. } => Some("HookAmends"),
-        Verdict::Say { .. } => Some("HookSays"),
-        Verdict::Halt { .. } => Some("HookHalts"),
+        Verdict::Policy(_) => Some("PolicyJudges"),
+        Verdict::BeforeTool(BeforeTool::Ask { .. }) => Some("HookAsks"),
+        Verdict::BeforeTool(BeforeTool::Amend { .. }) => Some("HookAmends"),
+        Verdict::AfterTool(AfterTool::Say { .. }) | Verdict::SessionStart(Opening::Say { .. }) => Some("HookSays"),
+        Verdict::BeforeTool(BeforeTool::Halt { .. })
+        | Verdict::AfterTool(AfterTool::Halt { .. })
+        | Verdict::Stop(MayStop::Halt { .. })
+        | Verdict::SessionStart(Opening::Halt { .. }) => Some("HookHalts"),
+        _ => None,
     }
 }

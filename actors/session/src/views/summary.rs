@@ -4,16 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use playhouse_protocol::chain::Members;
 use playhouse_protocol::entry::{InputKind, QueuedInput, Settings};
 use playhouse_protocol::{
-    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, Outcome, PermissionId,
-    Seq, SessionId,
+    AgentId, AgentMessage, Durability, Entry, EntryBody, FailureKind, InputId, LimitHit, LoopId, MessageCount, Outcome,
+    PermissionId, Seq, SessionId,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::format::scan::{Damage, DamageKind};
 use crate::store::error::StoreError;
 use crate::store::{Holder, Store};
+use crate::views::along::{Branch, fold_chain};
 
 /// How many characters of the first prompt a summary shows.
 const PROMPT_CHARS: usize = 200;
@@ -138,13 +140,16 @@ impl SessionSummary {
         damage: Vec<Damage>,
     ) -> Self {
         let mut fold = Fold::default();
-        entries.iter().for_each(|(_, entry)| fold.apply(entry));
+        let members = Members::of(entries, None);
+        for (at, (_, entry)) in entries.iter().enumerate() {
+            fold.take(entry, if members.has(at) { Branch::Main } else { Branch::Side });
+        }
         fold.end(session, held_by, damage)
     }
 
     /// Sums up a stored session, one record at a time. Blocks.
     pub fn read(store: &dyn Store, session: &SessionId) -> Result<Self, StoreError> {
-        let (fold, records) = Fold::over(store.read(session, Seq::default())?)?;
+        let (fold, records) = fold_chain(|| store.read(session, Seq::default()), Fold::take)?;
         Ok(fold.end(session, store.holder(session)?, records.damage()))
     }
 }
@@ -158,7 +163,7 @@ pub(crate) struct Fold {
     /// When the first and the last entry were made.
     times: Option<(u64, u64)>,
     entries: usize,
-    messages: usize,
+    messages: MessageCount,
     first_prompt: Option<String>,
     parked: Option<String>,
     /// Accepted prompts and continuations without an end, with the run they became.
@@ -176,18 +181,6 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// Folds all of them, and gives them back for what is wrong with them.
-    pub fn over<R: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>>>(
-        mut records: R,
-    ) -> Result<(Self, R), StoreError> {
-        let mut fold = Self::default();
-        for record in &mut records {
-            let (_, entry) = record?;
-            fold.apply(&entry);
-        }
-        Ok((fold, records))
-    }
-
     /// The summary of a session that has these entries.
     pub fn end(mut self, session: &SessionId, held_by: Option<Holder>, damage: Vec<Damage>) -> SessionSummary {
         let status = self.status(&damage);
@@ -201,7 +194,7 @@ impl Fold {
             started_at: self.times.map(|(first, _)| first),
             last_active_at: self.times.map(|(_, last)| last),
             entries: self.entries,
-            messages: self.messages,
+            messages: self.messages.now(),
             first_prompt: self.first_prompt,
             status,
             parent: self.parent,
@@ -244,10 +237,19 @@ impl Fold {
         }
     }
 
-    fn apply(&mut self, entry: &Entry) {
+    /// Takes the next entry in.
+    pub fn take(&mut self, entry: &Arc<Entry>, branch: Branch) {
         let (first, _) = self.times.unwrap_or((entry.at, entry.at));
         self.times = Some((first, entry.at));
         self.entries += 1;
+        match branch {
+            Branch::Main => self.apply(entry),
+            Branch::Side => {}
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        self.messages.apply(entry);
         match &entry.body {
             EntryBody::Parked { reason } => self.parked = Some(reason.clone()),
             // Accepted for later: the agent that takes them writes more.
@@ -263,7 +265,6 @@ impl Fold {
                 self.agent_id = Some(opened.agent_id.clone());
                 self.parent = opened.spawned_by.as_ref().map(|by| by.parent_session_id.clone());
                 self.settings = Some(opened.settings.clone());
-                self.messages = opened.messages.len();
                 let users = opened.messages.iter().find_map(|message| prompt_text(message));
                 self.first_prompt = self.first_prompt.take().or(users);
             }
@@ -284,36 +285,29 @@ impl Fold {
                     *run = entry.loop_id.clone();
                 }
             }
-            EntryBody::TurnStarted { placed, .. } => {
-                self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>();
-            }
-            EntryBody::Responded { failure, .. } => {
-                self.messages += 1;
-                self.failure = *failure;
-            }
+            EntryBody::Responded { failure, .. } => self.failure = *failure,
             EntryBody::PermissionAsked { permission_id, question, .. } => {
                 self.asked.push((permission_id.clone(), question.reason.clone()));
             }
             EntryBody::PermissionResolved { permission_id, .. } => self.asked.retain(|(id, _)| id != permission_id),
-            EntryBody::ToolEnded { .. }
-            | EntryBody::ToolBlocked { .. }
-            | EntryBody::ToolSkipped { .. }
-            | EntryBody::ToolQueued { .. }
-            | EntryBody::PlanRejected { .. } => self.messages += 1,
-            EntryBody::LoopEnded { outcome, placed, note, .. } => {
+            EntryBody::LoopEnded { outcome, .. } => {
                 self.ended = self.after(outcome);
                 self.asked.clear();
                 self.running.retain(|run| Some(run) != entry.loop_id.as_ref());
-                self.messages += placed.iter().map(|p| p.messages.len()).sum::<usize>() + usize::from(note.is_some());
                 // The line that says what began it may be lost: it is the one that had not begun by what is left.
                 let is_known = self.open.values().any(|run| *run == entry.loop_id);
                 self.open.retain(|_, run| *run != entry.loop_id && (is_known || run.is_some()));
             }
-            EntryBody::Head { messages, .. } => self.messages = *messages,
-            EntryBody::Reset { .. } => (self.messages, self.ended) = (0, None),
-            EntryBody::Restored { messages, .. } => (self.messages, self.ended) = (messages.len(), None),
+            EntryBody::Reset { .. } | EntryBody::Restored { .. } => self.ended = None,
             EntryBody::RotatedTo { .. } => self.moved = true,
             EntryBody::InputRejected { .. }
+            | EntryBody::Head { .. }
+            | EntryBody::TurnStarted { .. }
+            | EntryBody::ToolEnded { .. }
+            | EntryBody::ToolBlocked { .. }
+            | EntryBody::ToolSkipped { .. }
+            | EntryBody::ToolQueued { .. }
+            | EntryBody::PlanRejected { .. }
             | EntryBody::Requested { .. }
             | EntryBody::AttemptFailed { .. }
             | EntryBody::ToolStarted { .. }

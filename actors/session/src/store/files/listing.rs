@@ -13,6 +13,7 @@ use crate::format::record::BadLine;
 use crate::format::scan::{Damage, DamageKind};
 use crate::store::error::StoreError;
 use crate::store::{Holder, Records};
+use crate::views::along::fold_chain;
 use crate::views::summary::{Fold, SessionSummary};
 
 /// Every session below `sessions`, newest first.
@@ -67,22 +68,23 @@ fn summarise(
         Ok(held_by) => (held_by, Vec::new()),
         Err(e) => (None, vec![unreadable(e.to_string())]),
     };
-    let records = match folder::open_to_read(path) {
-        Ok(Some(file)) => FileRecords::open(path, file, Reading::Beginning),
-        Ok(None) => return None,
-        Err(e) => Err(e),
+    let gone = || StoreError::Unknown { session: session.clone() };
+    let open = || {
+        let file = folder::open_to_read(path)?.ok_or_else(gone)?;
+        FileRecords::open(path, file, Reading::Beginning).map(Box::new)
     };
-    if let Some(version) = records.as_ref().ok().and_then(|records| records.newer) {
-        damage.push(Damage { line: 1, offset: 0, kind: DamageKind::BadLine(BadLine::Newer { version }) });
-    }
-    Some(match records.map(Box::new).and_then(Fold::over) {
+    Some(match fold_chain(open, Fold::take) {
         Ok((fold, mut records)) => {
+            if let Some(version) = records.newer {
+                damage.push(Damage { line: 1, offset: 0, kind: DamageKind::BadLine(BadLine::Newer { version }) });
+            }
             if records.newer.is_some() || held_by.is_some() {
                 records.torn = None;
             }
             damage.append(&mut records.damage());
             fold.end(session, held_by, damage)
         }
+        Err(StoreError::Unknown { .. }) => return None,
         Err(e) => {
             damage.push(unreadable(e.to_string()));
             Fold::default().end(session, held_by, damage)

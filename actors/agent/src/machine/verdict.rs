@@ -1,0 +1,219 @@
+//! What hooks say: each point has its own words, so that none can say what means nothing there.
+
+use std::sync::Arc;
+
+use playhouse_protocol::Ruling;
+use serde_json::Value;
+
+use super::hook::HookPoint;
+
+/// What a hook said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Before a run, a turn, or the showing of a partial result.
+    Permit(Permit),
+    /// Of what only follows: after a run, a turn, or the showing of a partial result, and when a provider failed.
+    Noted,
+    /// Before a tool.
+    BeforeTool(BeforeTool),
+    /// After a tool.
+    AfterTool(AfterTool),
+    /// Of inputs.
+    Filter(Filtered),
+    /// Of a call, by the agent's own policy.
+    Policy(Ruling),
+    /// When a run would stop.
+    Stop(MayStop),
+    /// Before the first prompt of a session.
+    SessionStart(Opening),
+}
+
+/// Yes or no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// Go on.
+    Yes,
+    /// Don't.
+    No {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What becomes of a call that is about to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BeforeTool {
+    /// It runs.
+    Run,
+    /// It does not run.
+    Block {
+        /// Why; the model gets this.
+        reason: String,
+    },
+    /// It runs after a yes to this.
+    Ask {
+        /// What for.
+        reason: String,
+        /// The arguments to run it with, if they are others.
+        args: Option<Arc<Value>>,
+    },
+    /// It runs with these arguments, if it may.
+    Amend {
+        /// All of them.
+        args: Arc<Value>,
+    },
+    /// It does not run, and the run ends.
+    Halt {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What follows from a call that ran. It cannot be undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterTool {
+    /// Nothing.
+    Done,
+    /// The model is told this with the result.
+    Say {
+        /// What.
+        text: String,
+    },
+    /// The run ends.
+    Halt {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What filters say of the inputs they were given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filtered {
+    /// All of them are taken as they are.
+    PassAll,
+    /// Each has its own verdict. One that has none is not taken.
+    Each(Vec<FilterVerdict>),
+    /// None of them is taken.
+    RejectAll {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What an input filter says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterVerdict {
+    /// Take it as it is.
+    Pass,
+    /// Take it, with this appended to its last user message.
+    Warn(String),
+    /// Don't take it.
+    Reject(String),
+}
+
+/// Whether a run that is done may stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MayStop {
+    /// It stops.
+    Yes,
+    /// It goes on, with this as a user's message.
+    GoOn {
+        /// What the model is told.
+        reason: String,
+    },
+    /// It ends without an answer.
+    Halt {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How a session starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// With its first prompt as it is.
+    Plain,
+    /// With this added to its first prompt.
+    Say {
+        /// What.
+        text: String,
+    },
+    /// Not at all: the run ends.
+    Halt {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Filtered {
+    /// One verdict per input. A filter that did not give one rejects: it fails closed.
+    pub(super) fn each(self, inputs: usize) -> Vec<FilterVerdict> {
+        match self {
+            Self::PassAll => vec![FilterVerdict::Pass; inputs],
+            Self::RejectAll { reason } => vec![FilterVerdict::Reject(reason); inputs],
+            Self::Each(mut verdicts) => {
+                verdicts.resize(inputs, FilterVerdict::Reject("the filter gave no verdict".to_owned()));
+                verdicts
+            }
+        }
+    }
+}
+
+impl HookPoint {
+    /// What it means that a hook crashed or did not answer: no. A run that may not be known to be done is ended, not
+    /// sent back to the model.
+    pub(crate) fn failed(self, reason: &str) -> Verdict {
+        let reason = reason.to_owned();
+        match self {
+            Self::BeforeLoop | Self::BeforeTurn | Self::BeforeUpdate => Verdict::Permit(Permit::No { reason }),
+            Self::AfterLoop | Self::AfterTurn | Self::AfterUpdate | Self::OnError => Verdict::Noted,
+            Self::BeforeTool => Verdict::BeforeTool(BeforeTool::Block { reason }),
+            Self::AfterTool => Verdict::AfterTool(AfterTool::Done),
+            Self::Filter => Verdict::Filter(Filtered::RejectAll { reason }),
+            Self::Policy => Verdict::Policy(Ruling::Forbid { reason }),
+            Self::Stop => Verdict::Stop(MayStop::Halt { reason }),
+            Self::SessionStart => Verdict::SessionStart(Opening::Halt { reason }),
+        }
+    }
+}
+
+/// The answer to the question that a point asks.
+pub(super) trait Answer: Sized {
+    /// Where there is no such hook.
+    fn unasked() -> Self;
+    /// Out of a verdict; `None` for one of another point.
+    fn of(verdict: Verdict) -> Option<Self>;
+}
+
+macro_rules! answers {
+    ($($answer:ty: $unasked:expr, $verdict:pat => $of:expr;)*) => {
+        $(impl Answer for $answer {
+            fn unasked() -> Self {
+                $unasked
+            }
+
+            fn of(verdict: Verdict) -> Option<Self> {
+                match verdict {
+                    $verdict => Some($of),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+answers! {
+    Permit: Self::Yes, Verdict::Permit(answer) => answer;
+    (): (), Verdict::Noted => ();
+    BeforeTool: Self::Run, Verdict::BeforeTool(answer) => answer;
+    AfterTool: Self::Done, Verdict::AfterTool(answer) => answer;
+    Filtered: Self::PassAll, Verdict::Filter(answer) => answer;
+    MayStop: Self::Yes, Verdict::Stop(answer) => answer;
+    Opening: Self::Plain, Verdict::SessionStart(answer) => answer;
+}
+
+/// What a verdict of another point means at this one: that the hook failed.
+pub(super) fn answer_at<A: Answer>(point: HookPoint, verdict: Verdict) -> A {
+    let failed = || A::of(point.failed("the hook answered for another point"));
+    A::of(verdict).or_else(failed).unwrap_or_else(A::unasked)
+}
