@@ -14,7 +14,7 @@ use playhouse::protocol::{
     StreamDelta, ToolCallId, ToolDefinition,
 };
 use playhouse::provider::{Finish, Limits, chat};
-use playhouse::session::{ChainHash, Store, Sync, record};
+use playhouse::session::{ChainHash, Sync, record};
 use playhouse_agent::testing::Report;
 use playhouse_bench::wire::{self, Play};
 use serde_json::{Value, json};
