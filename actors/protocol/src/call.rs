@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cancel::Credit;
 use crate::config::CacheConfig;
 use crate::ids::{CallId, ToolCallId};
-use crate::message::{History, Message};
+use crate::message::{AgentMessage, History, Message};
 use crate::model::{ModelConfig, ThinkingLevel};
 use crate::tool::ToolDefinition;
 use crate::usage::Usage;
@@ -38,8 +38,12 @@ pub struct StreamConfig {
     pub model_config: Arc<ModelConfig>,
     /// The system prompt; empty is none.
     pub system_prompt: Arc<str>,
-    /// The conversation; providers send [`History::sendable`].
+    /// The conversation's key: what a service was sent of it before is found by it.
+    pub conversation: Arc<str>,
+    /// The conversation; providers send [`StreamConfig::sendable`].
     pub messages: History,
+    /// Messages that follow the conversation in this request and are no part of it.
+    pub tail: Vec<Arc<AgentMessage>>,
     /// The tools on offer.
     pub tools: Arc<[ToolDefinition]>,
     /// Reasoning.
@@ -61,6 +65,15 @@ pub struct StreamConfig {
     /// The form that the answer must have, if it must have one. The answer is then JSON in a text block, whichever
     /// way its protocol came by it.
     pub response_format: Option<Arc<ResponseFormat>>,
+}
+
+impl StreamConfig {
+    /// What a provider may be shown: the conversation and what follows it, without extensions and failed or empty
+    /// responses.
+    pub fn sendable(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        let tail = self.tail.iter().filter_map(|message| message.llm()).filter(|message| message.is_sendable());
+        self.messages.sendable().chain(tail)
+    }
 }
 
 /// The form of an answer.

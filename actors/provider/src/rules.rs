@@ -95,3 +95,31 @@ fn check(model: &ModelConfig, request: &HttpRequest) -> Result<(), String> {
         ApiProtocol::Scripted | ApiProtocol::Custom => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use playhouse_protocol::{AgentMessage, History};
+
+    use super::*;
+    use crate::testing::config;
+
+    #[test]
+    fn every_service_is_sent_what_follows_the_conversation_at_its_end_and_once() {
+        let said = |text: &str| Arc::new(AgentMessage::user(text, 1));
+        let talk = |texts: &[&str]| History::from(texts.iter().map(|text| said(text)).collect::<Vec<_>>());
+        for (model, service) in &Services::all().unwrap().0 {
+            let body = |messages: &History, tail: &[&str]| {
+                let tail = tail.iter().map(|text| said(text)).collect();
+                let (model_config, messages) = (model.clone(), messages.clone());
+                let turn = StreamConfig { model_config, messages, tail, ..config("") };
+                let request = service.request_of(&turn).unwrap();
+                check(model, &request).unwrap();
+                request.body
+            };
+            let one = talk(&["one"]);
+            assert_eq!(body(&one, &["now"]), body(&talk(&["one", "now"]), &[]), "{}/{}", model.provider, model.id);
+            assert_eq!(body(&one, &["later"]), body(&talk(&["one", "later"]), &[]));
+            assert_eq!(body(&one, &[]), body(&talk(&["one"]), &[]));
+        }
+    }
+}

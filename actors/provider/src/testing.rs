@@ -15,6 +15,8 @@ pub(crate) fn config(prompt: &str) -> StreamConfig {
     StreamConfig {
         model_config: Arc::new(ModelConfig::scripted("test.json")),
         system_prompt: "".into(),
+        conversation: "conversation".into(),
+        tail: Vec::new(),
         messages: [AgentMessage::user(prompt, 0)].into_iter().collect(),
         tools: Arc::new([]),
         thinking_level: ThinkingLevel::Off,

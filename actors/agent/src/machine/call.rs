@@ -48,6 +48,8 @@ impl Machine {
         StreamConfig {
             model_config: self.setup.model(self.fallen()).clone(),
             system_prompt: settings.system_prompt.clone(),
+            conversation: self.durable.session_id.shared(),
+            tail: Vec::new(),
             messages: self.view(),
             tools: self.setup.catalog.definitions(),
             thinking_level: settings.thinking_level,

@@ -133,7 +133,7 @@ fn written(
     start.pop();
     start.extend_from_slice(b",\"messages\":[");
     let encode = |message: &_, out: &mut _| message::encode(message, own, out);
-    transcripts.with(config.messages.as_slice(), encode, |messages| {
+    transcripts.with(config, encode, |messages| {
         let end = marks.messages.and_then(|_| messages.end_of(1));
         let mark = end.map(|end| Insert { at: end.saturating_sub(1), bytes: MARK });
         let mut body = Vec::with_capacity(start.len() + messages.len() + MARK.len() + 4);
@@ -175,8 +175,7 @@ fn head<'a>(ask: Ask, config: &'a StreamConfig, own: &str, marks: Marks) -> Head
 /// called, that did not begin with its own reasoning: another model's turn, or one from before reasoning was asked for.
 fn may_reason_now(config: &StreamConfig, own: &str) -> bool {
     let is_user = |message: &&Message| matches!(message, Message::User { .. });
-    let mut turn =
-        config.messages.sendable().rev().skip_while(is_user).take_while(|message| !is_user(message)).peekable();
+    let mut turn = config.sendable().rev().skip_while(is_user).take_while(|message| !is_user(message)).peekable();
     match turn.peek() {
         Some(Message::ToolResult { .. }) => turn.last().is_some_and(|first| begins_with_reasoning(first, own)),
         Some(Message::User { .. } | Message::Assistant { .. }) | None => true,

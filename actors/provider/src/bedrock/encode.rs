@@ -141,7 +141,7 @@ fn encode(
     }
     start.extend_from_slice(b"\"messages\":[");
     transcripts.with(
-        config.messages.as_slice(),
+        config,
         |message, out| encode_message(provider, message, out),
         |messages| {
             let mut body = Vec::with_capacity(start.len() + messages.len() + CACHE_POINT.len() + 6);
@@ -256,7 +256,7 @@ fn thought(provider: &str, config: &StreamConfig, family: Family) -> Option<Thou
 /// Whether a model with a budget may think now. In the middle of a round of tools it may only go on: the message that made the
 /// calls must begin with reasoning of its own, or the service refuses the request.
 fn may_think(provider: &str, config: &StreamConfig) -> bool {
-    for message in config.messages.sendable().rev() {
+    for message in config.sendable().rev() {
         match message {
             Message::User { .. } | Message::ToolResult { .. } => {}
             Message::Assistant { content, provider: from, .. } => {

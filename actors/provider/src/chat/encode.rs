@@ -102,7 +102,7 @@ fn encode(dialect: &Dialect, config: &StreamConfig, transcripts: &Transcripts) -
         }
     }
     let encode = |message: &Message, out: &mut Messages| encode_message(dialect, message, out);
-    transcripts.with(config.messages.as_slice(), encode, |messages| {
+    transcripts.with(config, encode, |messages| {
         if messages.is_empty() && start.ends_with(b",") {
             start.pop();
         }

@@ -10,6 +10,8 @@ fn config(messages: Vec<Message>) -> StreamConfig {
     StreamConfig {
         model_config: Arc::new(ModelConfig::openai("gpt", Secret::new("k"))),
         system_prompt: "".into(),
+        conversation: "conversation".into(),
+        tail: Vec::new(),
         messages: messages.into_iter().map(AgentMessage::from).collect(),
         tools: Arc::new([]),
         thinking_level: ThinkingLevel::Off,

@@ -193,7 +193,7 @@ fn body(
     // Without its opening brace: it goes on where the messages end.
     let rest = rest.get(1..).unwrap_or_default();
     transcripts.with(
-        config.messages.as_slice(),
+        config,
         |message, out| writer.message(message, out),
         |messages| {
             let mut body = Vec::with_capacity(start.len() + CONTENTS.len() + messages.len() + rest.len() + 4);

@@ -108,7 +108,7 @@ fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> R
     start.pop();
     start.extend_from_slice(b",\"input\":[");
     let encode = |message: &Message, out: &mut Messages| encode_message(message, provider, out);
-    transcripts.with(config.messages.as_slice(), encode, |input| {
+    transcripts.with(config, encode, |input| {
         let mut body = Vec::with_capacity(start.len() + input.len() + 2);
         body.extend_from_slice(&start);
         input.write_to(&mut body, None);

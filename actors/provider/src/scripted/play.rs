@@ -149,7 +149,7 @@ fn arguments_text(arguments: &Value) -> String {
 /// Refuses what a real provider would refuse.
 fn check(config: &StreamConfig) -> Result<(), ProviderError> {
     let refuse = |message: String| Err(ProviderError::Api { message });
-    if let Err(error) = transcript::validate(config.messages.sendable(), Ending::Open) {
+    if let Err(error) = transcript::validate(config.sendable(), Ending::Open) {
         return refuse(error.to_string());
     }
     let mut names: Vec<&str> = Vec::new();
@@ -164,7 +164,7 @@ fn check(config: &StreamConfig) -> Result<(), ProviderError> {
         names.push(&tool.name);
     }
     let mut open: Vec<(&str, &str)> = Vec::new();
-    for message in config.messages.sendable() {
+    for message in config.sendable() {
         match message {
             Message::User { .. } => {}
             Message::Assistant { .. } => {
@@ -190,7 +190,7 @@ fn tokens(chars: usize) -> u64 {
 }
 
 fn prompt_tokens(config: &StreamConfig) -> u64 {
-    let messages: usize = config.messages.sendable().flat_map(Message::content).map(content_chars).sum();
+    let messages: usize = config.sendable().flat_map(Message::content).map(content_chars).sum();
     tokens(config.system_prompt.chars().count() + messages)
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// The messages of a request, joined by commas. They grow at their end only, so that the next turn's begin with the
-/// same bytes.
+/// same bytes; only what followed the conversation is taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     json: Vec<u8>,
@@ -13,6 +13,16 @@ pub(crate) struct Messages {
     open: bool,
     /// For each message of blocks, where its last block ends; `None` if that takes no mark.
     ends: Vec<Option<usize>>,
+}
+
+/// How far messages went at some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpoint {
+    json: usize,
+    last_role: Option<&'static str>,
+    open: bool,
+    ends: usize,
+    last_end: Option<Option<usize>>,
 }
 
 /// Whether a cache mark may go on a block.
@@ -60,6 +70,26 @@ impl Messages {
         serde_json::to_writer(&mut self.json, block)?;
         self.ends.push((mark == Mark::May).then_some(self.json.len()));
         Ok(())
+    }
+
+    /// How far it goes now.
+    pub(crate) fn here(&self) -> Checkpoint {
+        Checkpoint {
+            json: self.json.len(),
+            last_role: self.last_role,
+            open: self.open,
+            ends: self.ends.len(),
+            last_end: self.ends.last().copied(),
+        }
+    }
+
+    /// Takes back what was added since.
+    pub(crate) fn back_to(&mut self, checkpoint: &Checkpoint) {
+        self.json.truncate(checkpoint.json);
+        (self.last_role, self.open) = (checkpoint.last_role, checkpoint.open);
+        // A block that joined the last message moved its end.
+        self.ends.truncate(checkpoint.ends.saturating_sub(1));
+        self.ends.extend(checkpoint.last_end);
     }
 
     /// Ends the last message and starts the next.

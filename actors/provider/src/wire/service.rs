@@ -408,7 +408,7 @@ async fn drain(body: &mut Body) {
 
 /// Whether the conversation already has a call of this id.
 fn is_taken(config: &StreamConfig, id: &str) -> bool {
-    config.messages.sendable().flat_map(Message::content).any(|block| match block {
+    config.sendable().flat_map(Message::content).any(|block| match block {
         Content::ToolCall { id: used, .. } => used.as_str() == id,
         Content::Text { .. } | Content::Image { .. } | Content::Thinking { .. } => false,
     })

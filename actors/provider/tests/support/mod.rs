@@ -48,6 +48,8 @@ pub fn config(model: ModelConfig) -> StreamConfig {
     StreamConfig {
         model_config: Arc::new(model),
         system_prompt: "be brief".into(),
+        conversation: "conversation".into(),
+        tail: Vec::new(),
         messages: [AgentMessage::user("hi", 0)].into_iter().collect(),
         tools: Arc::new([]),
         thinking_level: ThinkingLevel::Off,
