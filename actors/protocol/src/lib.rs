@@ -22,6 +22,7 @@ pub mod ids;
 pub mod mask;
 pub mod message;
 pub mod model;
+mod opened;
 pub mod permission;
 pub mod point;
 pub mod price;
