@@ -23,6 +23,7 @@ mod lock;
 pub mod mask;
 pub mod message;
 pub mod model;
+mod opened;
 pub mod permission;
 pub mod point;
 pub mod price;

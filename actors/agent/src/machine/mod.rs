@@ -9,11 +9,14 @@
 //!
 //! The rooms: `accept` takes commands in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
 //! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
-//! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run` act on what they say, `rotate` changes the session; [`durable`] applies entries and
-//! [`events`] says what they mean to observers.
+//! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run`
+//! act on what they say, `rotate` changes the session; `commit` holds back what must wait until entries are durable;
+//! [`durable`] is the state that `apply` folds from entries, and [`events`] says what they mean to observers.
 
 mod accept;
+mod apply;
 mod call;
+mod commit;
 mod digest;
 pub mod durable;
 pub mod effect;
@@ -45,14 +48,11 @@ use std::time::Duration;
 use playhouse_context::{Holes, view};
 use playhouse_protocol::chain::Members;
 use playhouse_protocol::entry::{Opened, Wake};
-use playhouse_protocol::{
-    AgentEvent, Batch, Class, Command, Entry, EntryBody, EntryId, EventId, Fate, History, LoopId, ModelConfig,
-    PermissionDecision, Seq, SessionId,
-};
+use playhouse_protocol::{Command, Entry, EntryBody, EntryId, History, ModelConfig, PermissionDecision, Seq};
 
 pub use durable::Durable;
 pub use effect::{Effect, Start, Target};
-use flight::{Counters, Gate, InFlight, Item, PendingBatch, Session, ToolStage};
+use flight::{Counters, InFlight, Session};
 pub use input::{
     AfterTool, Authority, BeforeTool, Catalog, Doing, FilterVerdict, Filtered, HookCall, HookId, HookPoint, HookSet,
     InputError, MayStop, Now, Opening, Permit, SessionSource, SlowHooks, Timer, Verdict, Vetting,
@@ -336,180 +336,6 @@ impl Machine {
         std::mem::take(&mut self.out)
     }
 
-    /// Makes an entry and applies it; what follows from it waits until it is durable.
-    fn push(&mut self, body: EntryBody) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
-        self.push_in(loop_id, body);
-    }
-
-    fn push_in(&mut self, loop_id: Option<LoopId>, body: EntryBody) {
-        if let Some(opened) = self.opened.take() {
-            self.push_in(None, EntryBody::Opened(opened));
-        }
-        let entry = Arc::new(Entry {
-            id: self.next_entry_id(loop_id.as_ref()),
-            loop_id: loop_id.clone(),
-            parent: self.durable.tail.clone(),
-            at: self.now.wall,
-            body,
-        });
-        let events = events::derive(&self.durable, &entry);
-        self.durable.apply(&entry);
-        self.flight.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
-        self.flight.entries.push(entry);
-    }
-
-    fn next_entry_id(&self, loop_id: Option<&LoopId>) -> EntryId {
-        let owner = loop_id.map_or_else(|| self.durable.session_id.shared(), LoopId::shared);
-        EntryId::numbered(owner, self.durable.entries)
-    }
-
-    /// Something to do once everything made so far is durable.
-    fn act(&mut self, effect: Effect) {
-        self.flight.items.push(Item::Act(effect));
-    }
-
-    /// An event that no entry holds, in its place among those that entries hold.
-    fn tell(&mut self, event: AgentEvent) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
-        self.flight.items.push(Item::Event { event, loop_id, at: self.now.wall });
-    }
-
-    /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
-    fn seal(&mut self) {
-        let items = std::mem::take(&mut self.flight.items);
-        if self.flight.entries.is_empty() {
-            match self.flight.pending.back_mut() {
-                Some(newest) => items.into_iter().for_each(|item| newest.attach(item)),
-                None => items.into_iter().for_each(|item| self.release(item, &mut [].iter())),
-            }
-            return;
-        }
-        let entries: Arc<[Arc<Entry>]> = std::mem::take(&mut self.flight.entries).into();
-        self.enqueue(self.durable.session_id.clone(), entries, items);
-    }
-
-    fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Item>) {
-        let number = self.counters.next_batch;
-        self.counters.next_batch += 1;
-        let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
-        let batch = Batch { number, entries, class };
-        self.out.push(Effect::Append { session: session.clone(), batch: batch.clone() });
-        self.flight.pending.push_back(PendingBatch { session, batch, items, seqs: None });
-    }
-
-    /// A batch is durable. What waits happens in the order it was made, even when a change of session has batches at
-    /// two writers and the later one is faster.
-    fn committed(&mut self, batch: u64, seqs: &[Seq]) {
-        let Some(held) = self.flight.pending.iter_mut().find(|held| held.batch.number == batch) else { return };
-        held.seqs = Some(seqs.into());
-        while let Some(oldest) = self.flight.pending.pop_front() {
-            let Some(seqs) = oldest.seqs else {
-                self.flight.pending.push_front(oldest);
-                return;
-            };
-            let mut seqs = seqs.iter();
-            for item in oldest.items {
-                self.release(item, &mut seqs);
-            }
-        }
-        self.rotation_committed();
-    }
-
-    fn release(&mut self, item: Item, seqs: &mut std::slice::Iter<'_, Seq>) {
-        match item {
-            Item::Entry { entry, events, loop_id } => {
-                self.counters.last_seq = seqs.next().copied().unwrap_or(self.counters.last_seq);
-                self.counters.next_k = 0;
-                for event in events {
-                    self.emit(event, loop_id.clone(), entry.at);
-                }
-            }
-            Item::Event { event, loop_id, at } => self.emit(event, loop_id, at),
-            Item::Act(effect) => {
-                if self.is_still_wanted(&effect) {
-                    self.out.push(effect);
-                }
-            }
-        }
-    }
-
-    fn emit(&mut self, event: AgentEvent, loop_id: Option<LoopId>, at: u64) {
-        let id = EventId { seq: self.counters.last_seq, k: self.counters.next_k };
-        self.counters.next_k += 1;
-        self.out.push(Effect::Emit(events::stamped(&self.durable, id, loop_id, at, event)));
-    }
-
-    /// What waited for its batch may have been called off in the meantime.
-    fn is_still_wanted(&mut self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Call { call, .. } => match &mut self.flight.run.call {
-                Some(open) if open.id == *call => {
-                    open.sent = true;
-                    true
-                }
-                Some(_) | None => false,
-            },
-            Effect::GoOn { call, attempt } => self.is_open(call, *attempt),
-            Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.run.tools.get_mut(call) {
-                Some(tool) if tool.stage == ToolStage::Starting => {
-                    tool.stage = ToolStage::Running;
-                    true
-                }
-                Some(_) | None => false,
-            },
-            Effect::Ask { tool_call_id, .. } => {
-                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
-            }
-            Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
-            Effect::Arm { timer: Timer::Permission(permission_id), .. } => self.asked(permission_id).is_some(),
-            Effect::Append { .. }
-            | Effect::Cancel(_)
-            | Effect::Emit(_)
-            | Effect::Remember { .. }
-            | Effect::Ack { .. }
-            | Effect::Refuse { .. }
-            | Effect::Arm { timer: Timer::AbortGrace | Timer::Deadline, .. }
-            | Effect::Disarm(_)
-            | Effect::Finish(_)
-            | Effect::Rotated { .. }
-            | Effect::Park { .. } => true,
-        }
-    }
-
-    /// The state is ahead of the journal: nothing more happens until someone folds again.
-    fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
-        // One that nobody waits for is of a machine before this one.
-        let Some(held) = self.flight.pending.iter().find(|held| held.batch.number == failed) else { return };
-        let journal = held.session.clone();
-        let reason = format!("the journal could not be written: {error}");
-        self.flight.items.clear();
-        self.flight.entries.clear();
-        for held in std::mem::take(&mut self.flight.pending) {
-            // A journal takes nothing after a failure; what went to another one may have been written there.
-            let fate = if journal == held.session { fate } else { Fate::Unknown };
-            for item in held.items {
-                if let Item::Act(Effect::Ack { input_id }) = item {
-                    let reason = error.to_owned();
-                    let error = match fate {
-                        Fate::NotWritten => InputError::NotJournaled(reason),
-                        Fate::Unknown => InputError::OutcomeUnknown { input_id: input_id.clone(), reason },
-                    };
-                    self.out.push(Effect::Refuse { input_id, error });
-                }
-            }
-        }
-        self.flight.run.gate = Gate::Open;
-        self.flight.parked = Some(reason.clone());
-        self.out.push(Effect::Park { reason });
-    }
-
-    fn send_again(&mut self) {
-        for pending in &self.flight.pending {
-            self.out.push(Effect::Append { session: pending.session.clone(), batch: pending.batch.clone() });
-        }
-    }
-
     fn timer(&mut self, timer: Timer) {
         match timer {
             Timer::Hook(hook) => self.hook_overdue(hook),
@@ -517,25 +343,6 @@ impl Machine {
             Timer::AbortGrace => self.abort_overdue(),
             Timer::Deadline => self.deadline(),
         }
-    }
-}
-
-impl PendingBatch {
-    /// Adds something that waits; pieces of one message merge, so that a slow disk holds text, not events.
-    fn attach(&mut self, item: Item) {
-        if let (
-            Some(Item::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
-            Item::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
-        ) = (self.items.last_mut(), &item)
-            && held == message_id
-        {
-            if let Err(delta) = delta.merge(more.clone()) {
-                let event = AgentEvent::MessageUpdate { message_id: message_id.clone(), delta };
-                self.items.push(Item::Event { event, loop_id: loop_id.clone(), at: *at });
-            }
-            return;
-        }
-        self.items.push(item);
     }
 }
 

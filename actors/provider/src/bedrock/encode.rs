@@ -286,12 +286,8 @@ fn tools<'a>(config: &'a StreamConfig, answer: Option<&AnswerTool>) -> Vec<Marke
     }
     if tools.is_empty() {
         // The service takes calls in the conversation only if their tools are declared.
-        let called: BTreeSet<String> = config
-            .messages
-            .sendable()
-            .flat_map(Message::tool_calls)
-            .map(|(_, name, _)| wire_name(name).into_owned())
-            .collect();
+        let called: BTreeSet<String> =
+            config.sendable().flat_map(Message::tool_calls).map(|(_, name, _)| wire_name(name).into_owned()).collect();
         let open = || Cow::Owned(json!({"type": "object"}));
         let description = "Used before; not to be called any more.";
         tools.extend(called.into_iter().map(|name| spec(name, description.into(), open())));
