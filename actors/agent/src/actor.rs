@@ -2,7 +2,7 @@
 //!
 //! - **Supervised by** the stage, or by the agent whose sub-agent it is. Its [`Life`] is what its incarnations share.
 //! - **Owns** the machine, its executor, its sub-agents, its hooks and timers. Nothing of it outlives the actor.
-//! - **Takes** [`AgentMsg`]. A handler feeds the machine and carries out its effects; it never waits.
+//! - **Takes** `AgentMsg`. A handler feeds the machine and carries out its effects; it never waits.
 //! - **When it dies** everything under it dies with it; the next incarnation folds the journal and goes on. Its id,
 //!   its subscribers and those who wait for a run stay.
 
