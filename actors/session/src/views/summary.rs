@@ -149,8 +149,10 @@ impl SessionSummary {
 
     /// Sums up a stored session, one record at a time. Blocks.
     pub fn read(store: &dyn Store, session: &SessionId) -> Result<Self, StoreError> {
+        // Asked first: one that another process lets go of meanwhile has that one's last entries.
+        let held_by = store.holder(session)?;
         let (fold, records) = fold_chain(|| store.read(session, Seq::default()), Fold::take)?;
-        Ok(fold.end(session, store.holder(session)?, records.damage()))
+        Ok(fold.end(session, held_by, records.damage()))
     }
 }
 
