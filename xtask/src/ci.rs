@@ -20,7 +20,7 @@ pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-sessio
 const ENGINE: &str = "--features=playhouse-fuzz/engine";
 
 /// Programs that tests start, with the Debian packages that have them.
-const TOOLS: [(&str, &str); 14] = [
+const TOOLS: [(&str, &str); 15] = [
     ("bash", "bash"),
     // Rust links with it, and a test builds a library.
     ("cc", "gcc"),
@@ -30,6 +30,7 @@ const TOOLS: [(&str, &str); 14] = [
     ("nsenter", "util-linux"),
     ("mount", "mount"),
     ("mkfifo", "coreutils"),
+    ("ps", "procps"),
     ("script", "bsdutils"),
     ("bwrap", "bubblewrap"),
     ("python3", "python3"),
