@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use playhouse_agent::{AgentHandle, actor::Origin};
-use playhouse_agent::{Approvals, Definition, Hooks, PermissionPolicy, SubAgentTool, new_session_id};
+use playhouse_agent::{
+    AgentHandle, Approvals, Definition, Hooks, Origin, PermissionPolicy, SubAgentTool, new_session_id,
+};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::ids::InvalidAgentId;
 use playhouse_protocol::{

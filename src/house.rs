@@ -20,18 +20,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_agent::actor::{Origin, address, start};
+use playhouse_agent::actor::start;
 use playhouse_agent::hub::RING;
+use playhouse_agent::identity::address;
 use playhouse_agent::{
-    Agent, AgentHandle, ApprovalsHandle, Backstage, Definition, EventsError, HandleError, Life, Occupant, Roster,
-    Scope, Subscription, events_after,
+    Agent, AgentHandle, ApprovalsHandle, Definition, EventsError, HandleError, Identity, Occupant, Origin, Scope,
+    Services, Subscription, events_after,
 };
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
 use playhouse_session::{Observer, Observers, SessionSummary, Store, StoreError};
 use playhouse_supervision::{
-    ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorMsg, TreeNode, start_fn,
+    ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Roster, Shutdown, Supervisor, SupervisorMsg, TreeNode,
+    start_fn,
 };
 use ractor::ActorRef;
 use tokio::sync::watch;
@@ -60,7 +62,7 @@ const RECORDINGS: Duration = Duration::from_secs(5);
 pub struct House(Arc<Inner>);
 
 pub(crate) struct Inner {
-    backstage: Arc<Backstage>,
+    services: Arc<Services>,
     root: ActorRef<SupervisorMsg>,
     stage: Roster,
     writers: Roster,
@@ -97,22 +99,22 @@ impl House {
 
     /// The agents on stage, sub-agents not counted.
     pub fn agents(&self) -> Vec<AgentHandle> {
-        self.0.backstage.lives().into_iter().filter(|life| life.is_root()).map(AgentHandle::new).collect()
+        self.0.services.agents.all().into_iter().filter(|agent| agent.is_root()).map(AgentHandle::new).collect()
     }
 
     /// The agent or sub-agent with this id, if it is on stage. A sub-agent's id is its session's.
     pub fn get(&self, agent: &AgentId) -> Option<AgentHandle> {
-        self.0.backstage.life(agent).map(AgentHandle::new)
+        self.0.services.agents.get(agent).map(AgentHandle::new)
     }
 
     /// Everything alive, as seen at this moment.
     pub fn tree(&self) -> Vec<NodeSnapshot> {
-        self.0.backstage.tree.snapshot()
+        self.0.services.tree.snapshot()
     }
 
     /// Listens to every agent of the house, sub-agents included, from here on.
     pub fn subscribe(&self) -> Subscription {
-        self.0.backstage.hub.house().subscribe(RING, Scope::Tree)
+        self.0.services.hub.house().subscribe(RING, Scope::Tree)
     }
 
     /// Hears which sessions have something new in their journals, from here on. Nobody waits for it, however slow it is.
@@ -122,23 +124,23 @@ impl House {
 
     /// The events of a session that come after `after`, from its journal. Pieces of messages are in no journal.
     pub async fn events(&self, session: &SessionId, after: Option<EventId>) -> Result<Vec<Arc<Event>>, EventsError> {
-        events_after(&self.0.backstage.journals, session, after).await
+        events_after(&self.0.services.journals.reader, session, after).await
     }
 
     /// The inbox of questions for permission, of agents with [`Approvals::Inbox`](playhouse_agent::Approvals::Inbox).
     pub fn approvals(&self) -> ApprovalsHandle {
-        ApprovalsHandle::new(self.0.backstage.approvals.clone(), self.0.changes.subscribe())
+        ApprovalsHandle::new(self.0.services.clone(), self.0.changes.subscribe())
     }
 
     /// What all agents share.
-    pub fn backstage(&self) -> &Arc<Backstage> {
-        &self.0.backstage
+    pub fn services(&self) -> &Arc<Services> {
+        &self.0.services
     }
 
     /// Makes the actor of an agent or sub-agent fail as a bug would; its supervisor brings it back. For tests and
     /// demonstrations.
     pub async fn crash(&self, agent: &AgentId) -> Result<(), HandleError> {
-        Ok(self.0.backstage.agents.crash(agent.as_str()).await?)
+        Ok(self.0.services.agents.crash(agent).await?)
     }
 
     /// Takes an agent off the stage, with all that is beneath it. What its journal holds can be resumed. Once begun it is
@@ -150,27 +152,27 @@ impl House {
 
     async fn take_off(&self, agent: &AgentId) {
         let _turn = self.0.turns.of(agent).await;
-        let stage = &self.0.backstage;
-        let Some(life) = stage.life(agent).filter(|life| life.is_root()) else { return };
+        let services = &self.0.services;
+        let Some(identity) = services.agents.get(agent).filter(|agent| agent.is_root()) else { return };
         self.0.stage.remove(&address(agent)).await;
-        stage.has_left(agent);
-        life.let_go();
-        life.leave();
-        let entered_with = (life.opened.session_id.clone(), life.occupant());
-        for (session, occupant) in stage.sessions.more(agent).into_iter().chain([entered_with]) {
+        services.has_left(agent);
+        identity.let_go();
+        identity.leave();
+        let entered_with = (identity.opened.session_id.clone(), identity.occupant());
+        for (session, occupant) in services.sessions.more(agent).into_iter().chain([entered_with]) {
             if let Occupant::Beneath(_) = &occupant {
                 // A sub-agent that was at work, or what a crash left of one; its id is its session's.
-                stage.has_left(&session.as_str().into());
+                services.has_left(&session.as_str().into());
             }
-            match life.opened.settings.durability {
-                Durability::None => stage.removed(session.clone()).await,
+            match identity.opened.settings.durability {
+                Durability::None => services.removed(session.clone()).await,
                 Durability::Flush | Durability::Os => {
-                    stage.release(session.clone());
+                    services.journals.release(session.clone());
                     // Whoever takes it up next must not be overtaken by this.
-                    self.settle(&session).await;
+                    services.journals.settle(&session).await;
                 }
             }
-            stage.sessions.leave(&session, &occupant);
+            services.sessions.leave(&session, &occupant);
         }
     }
 
@@ -196,9 +198,9 @@ impl House {
 
     /// Takes a session for the house itself, or says who has it.
     fn hold(&self, session: &SessionId) -> Result<Hold, Occupant> {
-        let backstage = self.0.backstage.clone();
-        backstage.sessions.occupy(session, Occupant::House)?;
-        Ok(Hold { backstage, session: session.clone() })
+        let services = self.0.services.clone();
+        services.sessions.occupy(session, Occupant::House)?;
+        Ok(Hold { services, session: session.clone() })
     }
 
     /// Ends the house: admits nothing new, gives running agents `drain` to finish, then stops everything in order.
@@ -207,7 +209,7 @@ impl House {
     /// Once begun it is carried out, also when nobody waits for it any more. Called again it waits for the same end, and
     /// brings that forward if its `drain` is over sooner.
     pub async fn shutdown(&self, drain: Duration) {
-        self.0.backstage.begin_closing();
+        self.0.services.agents.begin_closing();
         if self.0.ending.ask(drain) {
             let (house, over) = (self.clone(), self.0.ending.over());
             tokio::spawn(async move {
@@ -226,19 +228,19 @@ impl House {
             () = self.drained() => {}
         }
         let _ = Supervisor::shutdown(&self.0.root).await;
-        self.0.backstage.tools.settled().await;
-        if tokio::time::timeout(RULES, self.0.backstage.lasting.settled()).await.is_err() {
+        self.0.services.tools.runtime.settled().await;
+        if tokio::time::timeout(RULES, self.0.services.rules.settled()).await.is_err() {
             tracing::error!("rules that were to last are still being written down: they may be lost");
         }
         // Nobody comes back: whoever waits for an answer is told so, and whoever listens gets the end.
-        self.0.backstage.close();
+        self.0.services.close();
         self.0.stage.close();
         self.0.writers.close();
-        if self.0.backstage.outputs.have_passing() {
-            let outputs = self.0.backstage.outputs.clone();
-            let _ = self.0.backstage.threads.run(move || outputs.close()).await;
+        let outputs = self.0.services.tools.outputs.clone();
+        if outputs.have_passing() {
+            let _ = self.0.services.threads.run(move || outputs.close()).await;
         }
-        self.0.backstage.hub.end(CALLBACKS).await;
+        self.0.services.hub.end(CALLBACKS).await;
         if let Some(recorder) = &self.0.recorder {
             // What could not be kept has been logged.
             let _ = tokio::time::timeout(RECORDINGS, recorder.settle()).await;
@@ -283,11 +285,11 @@ impl House {
         wake: Wake,
     ) -> Result<AgentHandle, SpawnError> {
         let (agent_id, session) = (opened.agent_id.clone(), opened.session_id.clone());
-        let sessions = &self.0.backstage.sessions;
+        let sessions = &self.0.services.sessions;
         let own = Occupant::Agent(agent_id.clone());
         loop {
             let turn = self.0.turns.of(&agent_id).await;
-            if self.0.backstage.is_closing() {
+            if self.0.services.agents.is_closing() {
                 return Err(SpawnError::Closed);
             }
             if let Some(agent) = self.get(&agent_id) {
@@ -324,7 +326,7 @@ impl House {
         let _turn = self.0.turns.of(agent_id).await;
         let agent = self.get(agent_id);
         if agent.is_none() {
-            self.0.backstage.sessions.leave(session, by);
+            self.0.services.sessions.leave(session, by);
         }
         agent
     }
@@ -345,17 +347,17 @@ impl House {
             return Err(SpawnError::Durability { asked, strongest: promises.strongest });
         }
         let agent_id = opened.agent_id.clone();
-        let life = Arc::new(Life::new(self.0.backstage.clone(), definition, opened, origin));
+        let identity = Arc::new(Identity::new(self.0.services.clone(), definition, opened, origin));
         if wake == Wake::Asked {
-            life.ask();
+            identity.ask();
         }
-        self.0.backstage.agents.expect(agent_id.shared());
-        life.enter();
-        if let Err(error) = self.0.stage.add(agent_spec(&life)).await {
-            self.0.backstage.has_left(&agent_id);
+        self.0.services.agents.expect(&agent_id);
+        identity.enter();
+        if let Err(error) = self.0.stage.add(agent_spec(&identity)).await {
+            self.0.services.has_left(&agent_id);
             return Err(error.into());
         }
-        Ok(AgentHandle::new(life))
+        Ok(AgentHandle::new(identity))
     }
 
     /// Refuses a session that has a journal.
@@ -371,7 +373,7 @@ impl House {
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match self.0.backstage.threads.run(work).await {
+        match self.0.services.threads.run(work).await {
             Ok(result) => result,
             Err(error) => Err(unused(&error)),
         }
@@ -394,7 +396,7 @@ fn unused(error: &impl fmt::Display) -> StoreError {
 /// A session in the hands of the house itself, until this is dropped.
 #[derive(Debug)]
 struct Hold {
-    backstage: Arc<Backstage>,
+    services: Arc<Services>,
     session: SessionId,
 }
 
@@ -406,22 +408,22 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.backstage.sessions.leave(&self.session, &Occupant::House);
+        self.services.sessions.leave(&self.session, &Occupant::House);
     }
 }
 
-fn agent_spec(life: &Arc<Life>) -> ChildSpec {
-    let life = life.clone();
+fn agent_spec(identity: &Arc<Identity>) -> ChildSpec {
+    let identity = identity.clone();
     ChildSpec {
-        id: life.address.clone(),
+        id: identity.address.clone(),
         kind: "agent",
         // It ends by itself when someone else owns its session.
         restart: RestartPolicy::Transient,
         budget: RestartBudget::default(),
         shutdown: Shutdown::Stop(STOP),
         start: start_fn(move |above| {
-            let life = life.clone();
-            async move { start(&life, above).await.map_err(|error| error.to_string()) }
+            let identity = identity.clone();
+            async move { start(&identity, above).await.map_err(|error| error.to_string()) }
         }),
     }
 }

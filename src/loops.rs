@@ -140,7 +140,7 @@ where
         };
         // Closes the subscription: what is unread is still delivered.
         house.shutdown(Duration::ZERO).await;
-        house.backstage().hub.close(agent.id());
+        house.services().hub.close(agent.id());
         report
     };
     let (report, ()) = tokio::join!(ended, forward);

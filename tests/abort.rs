@@ -143,7 +143,7 @@ impl Cast {
             .spawn()
             .await
             .unwrap();
-        Self { agent, hub: house.backstage().hub.clone(), hook, errors, command, all }
+        Self { agent, hub: house.services().hub.clone(), hook, errors, command, all }
     }
 
     /// Waits until the run is where it is to be; gives the command that runs there.

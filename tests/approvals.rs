@@ -241,12 +241,12 @@ async fn an_inbox_that_dies_comes_back_with_the_questions_that_wait() {
         async move { agent.prompt("go").await }
     });
     let before = waiting(&house, 1).await.remove(0);
-    let inbox = house.backstage().approvals.get("approvals").unwrap();
+    let inbox = house.services().approvals.get("approvals").unwrap();
     inbox.kill();
     let after = soon("the question again", async {
         loop {
             match house.approvals().waiting().await.unwrap().pop() {
-                Some(question) if house.backstage().approvals.get("approvals").unwrap().get_id() != inbox.get_id() => {
+                Some(question) if house.services().approvals.get("approvals").unwrap().get_id() != inbox.get_id() => {
                     return question;
                 }
                 _ => tokio::task::yield_now().await,
@@ -297,8 +297,8 @@ async fn a_yes_for_good_needs_no_inbox() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
     let house = House::builder().rule_book(RuleFile::new(&file)).open().await.unwrap();
-    house.backstage().approvals.live("approvals", None).await.unwrap();
-    house.backstage().approvals.retire("approvals");
+    house.services().approvals.live("approvals", None).await.unwrap();
+    house.services().approvals.retire("approvals");
     let agent = risky(&house, Approvals::code(|_| async { PermissionDecision::AllowAlways })).await;
     assert_eq!(agent.prompt("go").await.unwrap().text(), "one");
     let other = risky(&house, Approvals::Nobody).await;
@@ -319,10 +319,9 @@ async fn the_end_of_an_earlier_filing_does_not_close_a_question() {
     });
     let question = waiting(&house, 1).await.remove(0);
     let (agent_id, permission_id) = (question.agent_id.clone(), question.request.permission_id.clone());
-    let inbox = house.backstage().approvals.live("approvals", None).await.unwrap();
+    let inbox = house.services().approvals.live("approvals", None).await.unwrap();
     // What an incarnation that is gone had said, and says as it goes, comes late.
-    let stranger = risky(&house, Approvals::Inbox).await;
-    inbox.cast(ApprovalsMsg::Asked { filing: earlier, question, agent: stranger }).unwrap();
+    inbox.cast(ApprovalsMsg::Asked { filing: earlier, question }).unwrap();
     let (agent, permission) = (agent_id.clone(), permission_id.clone());
     inbox.cast(ApprovalsMsg::Closed { filing: earlier, agent_id: agent, permission_id: permission }).unwrap();
     assert_eq!(house.approvals().waiting().await.unwrap().len(), 1);

@@ -154,21 +154,21 @@ fn nobody<T>() -> ractor::RpcReplyPort<T> {
 }
 
 fn agent(play: &Play) -> ActorCell {
-    mailboxes(&play.house.backstage().agents).get(play.agent.id().as_str()).unwrap().get_cell()
+    mailboxes(&play.house.services().agents).get(play.agent.id().as_str()).unwrap().get_cell()
 }
 
 fn writer(play: &Play) -> ActorCell {
-    let stage = play.house.backstage();
-    stage.writers.get(&stage.writer_of(&play.agent.session_id())).unwrap().get_cell()
+    let services = play.house.services();
+    services.journals.writers.get(&services.journals.address(&play.agent.session_id())).unwrap().get_cell()
 }
 
 fn connection(play: &Play) -> ActorCell {
     let node = play.house.tree().into_iter().find(|node| node.kind == "connection").unwrap();
-    play.house.backstage().connections.get(&node.id).unwrap().get_cell()
+    play.house.services().connections.directory.get(&node.id).unwrap().get_cell()
 }
 
 fn inbox(play: &Play) -> ActorCell {
-    play.house.backstage().approvals.get("approvals").unwrap().get_cell()
+    play.house.services().approvals.get("approvals").unwrap().get_cell()
 }
 
 /// The agents of the play answer for themselves, so the test uses the inbox.
@@ -184,7 +184,7 @@ fn ask_inbox(play: &Play) {
     };
     let question = OpenQuestion { agent_id: agent_id.clone(), session_id, request };
     let (to, filing) = (inbox(play), FilingId::fresh());
-    tell(&to, ApprovalsMsg::Asked { filing, question, agent: play.agent.clone() });
+    tell(&to, ApprovalsMsg::Asked { filing, question });
     let (agent, permission) = (agent_id.clone(), permission_id.clone());
     tell(&to, ApprovalsMsg::Find { agent_id: agent, permission_id: permission, reply: nobody() });
     tell(&to, ApprovalsMsg::List(nobody()));
@@ -205,7 +205,7 @@ fn crash(play: &Play) {
 }
 
 fn crash_child(play: &Play) {
-    let child = mailboxes(&play.house.backstage().agents).get(play.child().as_str()).unwrap();
+    let child = mailboxes(&play.house.services().agents).get(play.child().as_str()).unwrap();
     tell(&child.get_cell(), AgentMsg::Crash);
 }
 

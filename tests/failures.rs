@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, be_quiet_about, hanging, healthy, lines, saying, soon, until, wait_for};
-use playhouse::agent::Backstage;
+use playhouse::agent::Services;
 use playhouse::agent::testing::{AgentMsg, mailboxes};
 use playhouse::prelude::*;
 use playhouse::session::SessionStatus;
@@ -230,7 +230,7 @@ async fn f24_what_was_acknowledged_survives_every_crash() {
     }
     let mut last = None;
     for _ in 0..6 {
-        let actor = soon("a new incarnation", mailboxes(&house.backstage().agents).live(agent.id().as_str(), last))
+        let actor = soon("a new incarnation", mailboxes(&house.services().agents).live(agent.id().as_str(), last))
             .await
             .unwrap();
         last = Some(actor.get_id());
@@ -268,7 +268,7 @@ async fn f27_an_agent_that_crashes_at_every_start_is_parked_and_can_be_resumed()
     tokio::time::pause();
     let (mut last, mut crashes) = (None, 0);
     let parked = loop {
-        match mailboxes(&house.backstage().agents).live(agent.id().as_str(), last).await {
+        match mailboxes(&house.services().agents).live(agent.id().as_str(), last).await {
             Ok(actor) => {
                 last = Some(actor.get_id());
                 crashes += 1;
@@ -446,16 +446,22 @@ async fn f31_a_journal_that_cannot_be_written_parks_the_agent_until_it_can() {
 }
 
 /// Everything that could keep growing.
-fn left(stage: &Backstage) -> [usize; 5] {
-    [stage.agents.len(), stage.hub.len(), stage.connections.len(), stage.providers.len(), stage.tree.len()]
+fn left(services: &Services) -> [usize; 5] {
+    [
+        services.agents.len(),
+        services.hub.len(),
+        services.connections.directory.len(),
+        services.connections.roster.len(),
+        services.tree.len(),
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f41_a_thousand_agents_leave_nothing() {
     let house = House::in_memory().await.unwrap();
-    let stage = house.backstage().clone();
+    let services = house.services().clone();
     let writers = 4;
-    until("the house is up", || stage.tree.len() == 5 + writers).await;
+    until("the house is up", || services.tree.len() == 5 + writers).await;
     house
         .agent()
         .provider_override(FnModel::new(|_| Step::text("ok")))
@@ -467,7 +473,7 @@ async fn f41_a_thousand_agents_leave_nothing() {
         .unwrap();
     let first = house.agents().pop().unwrap();
     house.dismiss(first.id()).await;
-    until("the first is gone", || left(&stage) == [0, 0, 0, 0, 5 + writers]).await;
+    until("the first is gone", || left(&services) == [0, 0, 0, 0, 5 + writers]).await;
     let baseline = tasks();
     for _ in 0..20 {
         let mut agents = JoinSet::new();
@@ -507,10 +513,10 @@ async fn f41_a_thousand_agents_leave_nothing() {
         soon("fifty agents", agents.join_all()).await;
     }
     let begun = std::time::Instant::now();
-    while (left(&stage) != [0, 0, 0, 0, 5 + writers] || tasks() > baseline) && begun.elapsed() < kit::DEADLINE {
+    while (left(&services) != [0, 0, 0, 0, 5 + writers] || tasks() > baseline) && begun.elapsed() < kit::DEADLINE {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(left(&stage), [0, 0, 0, 0, 5 + writers], "{:#?}", house.tree());
+    assert_eq!(left(&services), [0, 0, 0, 0, 5 + writers], "{:#?}", house.tree());
     assert!(tasks() <= baseline, "{} tasks instead of {baseline}", tasks());
     assert_eq!(house.sessions().await.unwrap(), []);
     house.shutdown(Duration::ZERO).await;
@@ -519,7 +525,7 @@ async fn f41_a_thousand_agents_leave_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f41_an_abort_right_after_a_crash_leaves_nothing_of_a_sub_agent() {
     let house = House::in_memory().await.unwrap();
-    let stage = house.backstage().clone();
+    let services = house.services().clone();
     let model = FnModel::new(|config| match config.system_prompt.as_ref() {
         "child" => Step::text("").tool_call("hang", json!({})),
         _ => Step::text("").tool_call("helper", json!({"task": "hang around"})),
@@ -534,7 +540,7 @@ async fn f41_an_abort_right_after_a_crash_leaves_nothing_of_a_sub_agent() {
     house.crash(agent.id()).await.unwrap();
     soon("the abort", agent.abort()).await.unwrap();
     assert_eq!(soon("the run", run).await.unwrap().unwrap().outcome, Outcome::Aborted);
-    until("only the agent is left", || (stage.agents.len(), stage.hub.len()) == (1, 1)).await;
+    until("only the agent is left", || (services.agents.len(), services.hub.len()) == (1, 1)).await;
     let agents: Vec<_> = house.tree().into_iter().filter(|node| node.kind == "agent").collect();
     assert_eq!(agents.len(), 1, "{agents:#?}");
     healthy(&agent).await;

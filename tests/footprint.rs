@@ -39,8 +39,8 @@ async fn dismiss(house: &House, agents: Vec<AgentHandle>) {
 
 /// What a house holds of agents: addresses, topics, handles, sessions, and everything alive.
 async fn held(house: &House) -> [usize; 5] {
-    let (backstage, sessions) = (house.backstage(), house.sessions().await.unwrap());
-    [backstage.agents.len(), backstage.hub.len(), house.agents().len(), sessions.len(), house.tree().len()]
+    let (services, sessions) = (house.services(), house.sessions().await.unwrap());
+    [services.agents.len(), services.hub.len(), house.agents().len(), sessions.len(), house.tree().len()]
 }
 
 fn definition() -> Definition {

@@ -59,8 +59,9 @@ async fn a_dismissal_that_nobody_waits_for_is_carried_out() {
         agent.at_rest().await
     };
     assert!(matches!(soon("an answer that it is gone", gone).await, Err(HandleError::Absent(_))));
-    let stage = set.house.backstage();
-    until("nothing is left", || stage.agents.is_empty() && stage.hub.is_empty() && stage.sessions.is_empty()).await;
+    let services = set.house.services();
+    until("nothing is left", || services.agents.is_empty() && services.hub.is_empty() && services.sessions.is_empty())
+        .await;
     set.house.shutdown(Duration::ZERO).await;
 }
 
@@ -70,7 +71,7 @@ async fn a_session_whose_removal_nobody_waits_for_is_removed_and_in_nobodys_hand
     let agent = set.agent().await;
     set.house.dismiss(agent.id()).await;
     begin(set.house.remove_session(&agent.session_id())).await;
-    until("nobody has it", || set.house.backstage().sessions.is_empty()).await;
+    until("nobody has it", || set.house.services().sessions.is_empty()).await;
     let again = set.house.remove_session(&agent.session_id()).await;
     assert!(matches!(again, Err(StoreError::Unknown { .. })), "{again:?}");
     set.house.shutdown(Duration::ZERO).await;
@@ -86,7 +87,7 @@ async fn a_session_that_cannot_be_resumed_is_let_go_when_nobody_waits_to_hear_so
         set.house.dismiss(agent.id()).await;
         let pause = Duration::from_micros(200 * n);
         let _ = tokio::time::timeout(pause, set.house.resume(&agent.session_id())).await;
-        until("nobody has it", || set.house.backstage().sessions.is_empty()).await;
+        until("nobody has it", || set.house.services().sessions.is_empty()).await;
         // Another process may have what it takes.
         other.remove_session(&agent.session_id()).await.unwrap();
     }

@@ -39,7 +39,7 @@ async fn f55_nothing_is_called_busy_that_a_dead_incarnation_has_journaled() {
     soon("the tool", gate.reached(1)).await;
     let done = Arc::new(AtomicBool::new(false));
     let crashing = tokio::spawn({
-        let (agents, id, done) = (mailboxes(&house.backstage().agents).clone(), agent.id().clone(), done.clone());
+        let (agents, id, done) = (mailboxes(&house.services().agents).clone(), agent.id().clone(), done.clone());
         async move {
             let mut last = None;
             for _ in 0..12 {

@@ -205,14 +205,14 @@ async fn f41_a_dismissed_agent_takes_its_earlier_sessions_along() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f41_a_dismissed_agent_takes_the_sub_agents_along_that_a_crash_left() {
     let house = House::in_memory().await.unwrap();
-    let stage = house.backstage().clone();
+    let services = house.services().clone();
     let gate = Gate::closed();
     let tools = Some(ToolSet::new(vec![Arc::new(gate.tool("gate"))]).unwrap());
     let inner = SubAgentTool::new("helper").with_definition(Definition { tools, ..Definition::default() });
     let sub_agents = vec![Arc::new(inner)];
     let outer = SubAgentTool::new("helper").with_definition(Definition { sub_agents, ..Definition::default() });
-    until("the house is up", || stage.tree.len() >= 9).await;
-    let quiet = [stage.agents.len(), stage.hub.len(), stage.tree.len()];
+    until("the house is up", || services.tree.len() >= 9).await;
+    let quiet = [services.agents.len(), services.hub.len(), services.tree.len()];
     for round in 1..=20 {
         let model = FnModel::new(|config| match (&*config.first_prompt, config.response) {
             ("begin", 0) => Step::text("").tool_call("helper", json!({"task": "one"})),
@@ -229,7 +229,7 @@ async fn f41_a_dismissed_agent_takes_the_sub_agents_along_that_a_crash_left() {
         house.dismiss(agent.id()).await;
         assert!(soon("the run", run).await.unwrap().is_err());
     }
-    until("nothing is left", || [stage.agents.len(), stage.hub.len(), stage.tree.len()] == quiet).await;
+    until("nothing is left", || [services.agents.len(), services.hub.len(), services.tree.len()] == quiet).await;
     assert_eq!(house.sessions().await.unwrap(), Vec::new());
     house.shutdown(Duration::ZERO).await;
 }

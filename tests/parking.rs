@@ -242,7 +242,7 @@ async fn f60_a_sub_agent_in_a_slow_crash_loop_parks_with_its_parent_and_both_go_
     let mut last = None;
     for asked in 1..=ASKED {
         soon("the request", gate.reached(asked)).await;
-        let actor = mailboxes(&house.backstage().agents).live(child.as_str(), last).await.unwrap();
+        let actor = mailboxes(&house.services().agents).live(child.as_str(), last).await.unwrap();
         last = Some(actor.get_id());
         actor.cast(AgentMsg::Crash).unwrap();
     }
@@ -297,7 +297,7 @@ async fn f27_a_sub_agent_that_crashes_at_every_start_parks_with_its_parent_and_b
     let run = tokio::spawn(async move { asking.prompt("begin").await });
     soon("the request", gate.reached(1)).await;
     let (session, child) = (agent.session_id(), session_of_the_child(&house).await);
-    wear_out(mailboxes(&house.backstage().agents), child.as_str()).await;
+    wear_out(mailboxes(&house.services().agents), child.as_str()).await;
     let parked = soon("the run", run).await.unwrap().unwrap_err().to_string();
     assert!(parked.contains("sub-agent") && parked.contains("40 restarts"), "{parked}");
     assert!(is_parked(&house, &agent));
@@ -317,11 +317,11 @@ async fn f27_a_sub_agent_that_crashes_at_every_start_parks_with_its_parent_and_b
 #[tokio::test]
 async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let house = House::in_memory().await.unwrap();
-    let stage = house.backstage().clone();
+    let services = house.services().clone();
     let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
-    let address = stage.writer_of(&agent.session_id());
-    wear_out(&stage.writers, &address).await;
+    let address = services.journals.address(&agent.session_id());
+    wear_out(&services.journals.writers, &address).await;
     let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
     assert!(told.contains("writer") && told.contains("parked"), "{told}");
     until("the agent is parked", || is_parked(&house, &agent)).await;
@@ -329,7 +329,7 @@ async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let mut others = Vec::new();
     while others.is_empty() {
         let other = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
-        if stage.writer_of(&other.session_id()) != address {
+        if services.journals.address(&other.session_id()) != address {
             others.push(other);
         }
     }
@@ -340,7 +340,7 @@ async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let connections: Vec<String> =
         house.tree().into_iter().filter(|node| node.kind == "connection").map(|node| node.id).collect();
     for id in &connections {
-        wear_out(&stage.connections, id).await;
+        wear_out(&services.connections.directory, id).await;
     }
     let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
     assert!(told.contains("connection") && told.contains("parked"), "{told}");
@@ -423,7 +423,7 @@ async fn a_house_that_drains_begins_nothing_new() {
     soon("the tool", gate.reached(1)).await;
     let ending = house.clone();
     let end = tokio::spawn(async move { ending.shutdown(Duration::from_secs(60)).await });
-    until("the house is closing", || house.backstage().is_closing()).await;
+    until("the house is closing", || house.services().agents.is_closing()).await;
     let refused = soon("an answer", idle.prompt("one more")).await.unwrap_err();
     assert_eq!(refused, HandleError::Closing);
     assert_eq!(agent.follow_up("and then").await.unwrap_err(), HandleError::Closing);
@@ -452,11 +452,11 @@ async fn wear_out_supervisor<M: ractor::Message>(house: &House, id: &str, direct
 #[tokio::test]
 async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
     let house = House::in_memory().await.unwrap();
-    let stage = house.backstage().clone();
+    let services = house.services().clone();
     let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
-    let writer = stage.writer_of(&agent.session_id());
-    wear_out_supervisor(&house, "sessions", &stage.writers, &writer).await;
+    let writer = services.journals.address(&agent.session_id());
+    wear_out_supervisor(&house, "sessions", &services.journals.writers, &writer).await;
     let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
     assert!(told.contains("`sessions` is parked"), "{told}");
     house.unpark("sessions").await.unwrap();
@@ -464,7 +464,7 @@ async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
 
     let is_connection = |node: &playhouse::supervision::NodeSnapshot| node.kind == "connection";
     let connection = house.tree().into_iter().find(is_connection).unwrap().id;
-    wear_out_supervisor(&house, "providers", &stage.connections, &connection).await;
+    wear_out_supervisor(&house, "providers", &services.connections.directory, &connection).await;
     let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
     assert!(told.contains("`providers` is parked"), "{told}");
     house.unpark("providers").await.unwrap();
@@ -472,7 +472,7 @@ async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
     house.unpark(agent.id()).await.unwrap();
     wait_for(&mut events, |event| matches!(event, AgentEvent::AgentEnd { outcome: Outcome::Stop, .. })).await;
 
-    wear_out_supervisor(&house, "stage", mailboxes(&stage.agents), agent.id().as_str()).await;
+    wear_out_supervisor(&house, "stage", mailboxes(&services.agents), agent.id().as_str()).await;
     let told = soon("an answer", agent.prompt("five")).await.unwrap_err().to_string();
     assert!(told.contains("`stage` is parked"), "{told}");
     assert!(house.agent().provider_override(FnModel::new(|_| Step::text("no"))).spawn().await.is_err());

@@ -172,7 +172,7 @@ async fn a_house_runs_on_a_store_without_files_and_another_one_goes_on_there() {
     let agent = agent_of(&house).await;
     let session = agent.session_id();
     assert_eq!(ask(&agent, "one").await.unwrap(), "heard: one");
-    assert_eq!(house.backstage().journals.path(&session), None);
+    assert_eq!(house.services().journals.reader.path(&session), None);
     assert!(store.asked("append_all") > 0);
     house.shutdown(Default::default()).await;
     let house = house_on(&store).await;
@@ -218,7 +218,7 @@ async fn a_durability_that_the_store_cannot_keep_is_an_error_at_spawn() {
             "{error}"
         );
     }
-    assert!(house.agents().is_empty() && house.backstage().sessions.is_empty());
+    assert!(house.agents().is_empty() && house.services().sessions.is_empty());
     spawned(Durability::None).await.unwrap();
 }
 
@@ -244,7 +244,7 @@ async fn f33_an_agent_whose_session_someone_else_has_leaves_it_and_does_not_take
     assert!(who.contains("taken over by another process (pid 4711, node elsewhere)"), "{who}");
     while soon("the end of its events", events.next()).await.is_some() {}
     until("the agent has left", || house.get(agent.id()).is_none()).await;
-    until("its session is free", || house.backstage().sessions.is_empty()).await;
+    until("its session is free", || house.services().sessions.is_empty()).await;
     assert!(matches!(agent.prompt("two").await, Err(HandleError::Absent(_))));
     let loads = store.asked("load");
     // The other one is gone: nobody here goes on unasked, and the journal does not say that it is parked.

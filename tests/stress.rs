@@ -221,13 +221,13 @@ impl Stress {
             (10..13, Some(agent)) => self.house.dismiss(agent.id()).await,
             (13, Some(agent)) => drop(agent.abort().await),
             (14, _) => {
-                let writers = self.house.backstage().writers.all();
+                let writers = self.house.services().journals.writers.all();
                 if rng.u8(..10) == 0 && !writers.is_empty() {
                     writers[rng.usize(..writers.len())].kill();
                 }
             }
             (15, _) => {
-                let connections = self.house.backstage().connections.all();
+                let connections = self.house.services().connections.directory.all();
                 if rng.u8(..10) == 0 && !connections.is_empty() {
                     connections[rng.usize(..connections.len())].kill();
                 }
@@ -260,9 +260,15 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
         .open()
         .await
         .unwrap();
-    let stage = house.backstage().clone();
-    until("the house is up", || stage.tree.len() >= 9).await;
-    let quiet = [stage.agents.len(), stage.hub.len(), stage.connections.len(), stage.providers.len(), stage.tree.len()];
+    let services = house.services().clone();
+    until("the house is up", || services.tree.len() >= 9).await;
+    let quiet = [
+        services.agents.len(),
+        services.hub.len(),
+        services.connections.directory.len(),
+        services.connections.roster.len(),
+        services.tree.len(),
+    ];
     let mut sessions = Vec::new();
     disk.over.store(true, Ordering::SeqCst);
     for _ in 0..ROOTS {
@@ -321,9 +327,14 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
     assert_eq!(stress.unanswered.load(Ordering::SeqCst), 0, "somebody still waits for a report");
     assert_eq!(company.twice.load(Ordering::SeqCst), 0, "an effect was repeated");
     until("nothing is left", || {
-        let left =
-            [stage.agents.len(), stage.hub.len(), stage.connections.len(), stage.providers.len(), stage.tree.len()];
-        left == quiet && stage.sessions.is_empty()
+        let left = [
+            services.agents.len(),
+            services.hub.len(),
+            services.connections.directory.len(),
+            services.connections.roster.len(),
+            services.tree.len(),
+        ];
+        left == quiet && services.sessions.is_empty()
     })
     .await;
     house.shutdown(Duration::ZERO).await;

@@ -7,10 +7,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_agent::approvals::{APPROVALS, ApprovalsArgs, start};
-use playhouse_agent::backstage::Outside;
-use playhouse_agent::backstage::writer_id;
-use playhouse_agent::{Backstage, Definition, Roster, RuleBook};
+use playhouse_agent::approvals::{APPROVALS, start};
+use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices, writer_id};
+use playhouse_agent::{Definition, RuleBook, Services};
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{NodeId, Secret};
 use playhouse_provider::{
@@ -21,11 +20,11 @@ use playhouse_session::{
     FileOptions, FileStore, MemoryStore, Observers, Reader, Store, StoreError, Writer, WriterArgs,
 };
 use playhouse_supervision::{
-    ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, RestartBudget, RestartPolicy, Shutdown, Supervisor,
-    SupervisorArgs, Threads, Tree, start_fn, unwinding,
+    ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, RestartBudget, RestartPolicy, Roster, Shutdown,
+    Supervisor, SupervisorArgs, Threads, Tree, start_fn, unwinding,
 };
-use playhouse_tools::policy::Rules;
-use playhouse_tools::{Outputs, SandboxRules};
+use playhouse_tools::policy::{LiveRules, Rules};
+use playhouse_tools::{Outputs, SandboxRules, ToolRuntime};
 use ractor::Actor;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -66,10 +65,11 @@ pub enum OpenError {
 /// A house to be.
 #[derive(Default)]
 pub struct HouseBuilder {
-    journals: Journals,
+    journals: StoreChoice,
     options: FileOptions,
     kinds: Vec<(String, KindFn)>,
     outside: Outside,
+    sandbox: SandboxRules,
     recordings: Recordings,
     rules: Rules,
     book: Option<Arc<dyn RuleBook>>,
@@ -77,7 +77,7 @@ pub struct HouseBuilder {
 
 /// Where a house keeps its journals.
 #[derive(Debug, Default)]
-enum Journals {
+enum StoreChoice {
     #[default]
     InMemory,
     DataDir(PathBuf),
@@ -103,13 +103,13 @@ impl fmt::Debug for HouseBuilder {
 impl HouseBuilder {
     /// Where journals are kept. Without it nothing survives the process.
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
-        self.journals = Journals::DataDir(path.into());
+        self.journals = StoreChoice::DataDir(path.into());
         self
     }
 
     /// Keeps journals in a store of the program's own, in the place of a data directory.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.journals = Journals::Store(store);
+        self.journals = StoreChoice::Store(store);
         self
     }
 
@@ -151,7 +151,7 @@ impl HouseBuilder {
 
     /// What the sandboxes of its agents' tools grant, and what is kept from tools beside the house's own folder.
     pub fn sandbox(mut self, rules: SandboxRules) -> Self {
-        self.outside.sandbox = Arc::new(rules);
+        self.sandbox = rules;
         self
     }
 
@@ -202,7 +202,7 @@ impl HouseBuilder {
         let data_dir = store.data_dir();
         if let Some(data_dir) = &data_dir {
             // Journals decide what an agent believes to have done.
-            Arc::make_mut(&mut self.outside.sandbox).hidden.push(data_dir.path().to_owned());
+            self.sandbox.hidden.push(data_dir.path().to_owned());
         }
         let node = store.node().unwrap_or_else(|| NodeId::from(Uuid::new_v4().simple().to_string()));
         if let Err(error) = playhouse_tools::adopt_orphans() {
@@ -215,25 +215,30 @@ impl HouseBuilder {
         let providers = Roster::new("providers", supervisors.clone());
         let stage = Roster::new("stage", supervisors.clone());
         let writers = Roster::new("sessions", supervisors);
-        let journals = Reader::new(store.clone(), memory.clone());
         let outputs = match data_dir {
             Some(data_dir) => Outputs::beside_journals(move |session| data_dir.outputs(session)),
             None => Outputs::default(),
         };
-        let backstage = Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside);
-        let backstage = Arc::new(backstage.with_outputs(outputs).with_rule_book(self.book));
-        backstage.rules.publish(self.rules);
+        let rules = LiveRules::default();
+        rules.publish(self.rules);
+        let services = Arc::new(Services::new(
+            tree.clone(),
+            Journals::new(SHARDS, Reader::new(store.clone(), memory.clone())),
+            (providers.clone(), self.outside),
+            ToolServices { runtime: ToolRuntime::new(node.as_str()), outputs, sandbox: Arc::new(self.sandbox) },
+            LastingRules::new(rules, self.book),
+        ));
         let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
         let (changes, _) = watch::channel(0);
         let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
         let observers = Observers::default();
-        enlist_writers(&writers, &backstage, (&store, &memory), &observers);
+        enlist_writers(&writers, &services, (&store, &memory), &observers);
         let notices = || Some(notices(house.clone()));
         args.notice = notices();
         args.children = vec![
             writers.spec(tree.clone(), notices(), Shutdown::Stop(WRITE_OUT)).into(),
-            approvals(&backstage, changes.clone()).into(),
+            approvals(&services, changes.clone()).into(),
             providers.spec(tree.clone(), notices(), Shutdown::Stop(Duration::from_secs(5))).into(),
             stage.spec(tree, notices(), Shutdown::Stop(Duration::from_secs(10))).into(),
         ];
@@ -241,7 +246,7 @@ impl HouseBuilder {
         let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
         let plain = Arc::new(plain(store.promises().strongest));
         let inner = Arc::new(Inner {
-            backstage,
+            services,
             root,
             stage,
             writers,
@@ -289,15 +294,15 @@ impl Recordings {
 
 /// Opens the store and cleans up after houses that died with it open.
 async fn open_store(
-    journals: Journals,
+    journals: StoreChoice,
     options: FileOptions,
     memory: Arc<MemoryStore>,
 ) -> Result<Arc<dyn Store>, StoreError> {
     let work = move || {
         let store: Arc<dyn Store> = match journals {
-            Journals::InMemory => memory,
-            Journals::DataDir(path) => Arc::new(FileStore::open_with(path, options)?),
-            Journals::Store(store) => store,
+            StoreChoice::InMemory => memory,
+            StoreChoice::DataDir(path) => Arc::new(FileStore::open_with(path, options)?),
+            StoreChoice::Store(store) => store,
         };
         let dead = store.dead_nodes()?;
         let killed = playhouse_tools::kill_leftovers(&dead.iter().map(NodeId::as_str).collect::<Vec<_>>());
@@ -312,7 +317,7 @@ async fn open_store(
 
 fn enlist_writers(
     writers: &Roster,
-    backstage: &Arc<Backstage>,
+    services: &Services,
     (store, memory): (&Arc<dyn Store>, &Arc<MemoryStore>),
     observers: &Observers,
 ) {
@@ -320,8 +325,7 @@ fn enlist_writers(
         let depth = Arc::default();
         let mut writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
         writer.observers = observers.clone();
-        let (house, id) = (Arc::downgrade(backstage), writer_id(shard));
-        backstage.writers.expect(id.clone());
+        let (tree, directory, id) = (services.tree.clone(), services.journals.writers.clone(), writer_id(shard));
         let spec = ChildSpec {
             id: id.clone(),
             kind: "writer",
@@ -329,13 +333,13 @@ fn enlist_writers(
             budget: RestartBudget::default(),
             shutdown: Shutdown::Drain(WRITE_OUT),
             start: start_fn(move |above| {
-                let (house, id, writer, depth) = (house.upgrade(), id.clone(), writer.clone(), depth.clone());
+                let (tree, directory, id) = (tree.clone(), directory.clone(), id.clone());
+                let (writer, depth) = (writer.clone(), depth.clone());
                 async move {
-                    let house = house.ok_or("the house is closed")?;
                     let started = Actor::spawn_linked(None, Writer, writer, above).await;
                     let (actor, _) = started.map_err(|error| error.to_string())?;
-                    house.tree.set_queue(&id, depth);
-                    house.writers.publish(id, actor.clone());
+                    tree.set_queue(&id, depth);
+                    directory.publish(id, actor.clone());
                     Ok(actor.get_cell())
                 }
             }),
@@ -344,9 +348,9 @@ fn enlist_writers(
     }
 }
 
-fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> ChildSpec {
-    let args = ApprovalsArgs { agents: backstage.agents.clone(), changes };
-    let inbox = backstage.approvals.clone();
+fn approvals(services: &Services, changes: Arc<watch::Sender<u64>>) -> ChildSpec {
+    let args = services.agents.approvals(changes);
+    let inbox = services.approvals.clone();
     inbox.expect(APPROVALS);
     ChildSpec {
         id: APPROVALS.into(),

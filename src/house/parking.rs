@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use playhouse_agent::approvals::APPROVALS;
-use playhouse_agent::{AgentHandle, Life, Occupant};
+use playhouse_agent::identity::address;
+use playhouse_agent::{AgentHandle, Identity, Occupant};
 use playhouse_protocol::{AgentEvent, AgentId, EntryBody, Event, EventId, Seq, SessionId};
 use playhouse_session::{Note, StoreError, WriterMsg};
 use playhouse_supervision::{Supervisor, SupervisorError};
@@ -13,16 +14,17 @@ use super::{Hold, House, in_use, unused};
 impl House {
     /// A supervisor gave a child up: its address says so to everybody who waits for it, and an agent's journal as well.
     pub(super) fn parked(&self, id: &str, reason: String) {
-        let stage = &self.0.backstage;
+        let services = &self.0.services;
         match id.split_once('/') {
             Some(("agent", agent_id)) => {
-                stage.agents.park(agent_id, &reason);
-                let Some(life) = stage.life(&agent_id.into()) else { return };
+                let agent_id = AgentId::from(agent_id);
+                services.agents.park(&agent_id, &reason);
+                let Some(agent) = services.agents.get(&agent_id) else { return };
                 let house = self.clone();
-                tokio::spawn(async move { house.note_parked(&life, reason).await });
+                tokio::spawn(async move { house.note_parked(&agent, reason).await });
             }
-            Some(("writer", _)) => stage.writers.park(id, reason),
-            Some(("connection", _)) => stage.connections.park(id, reason),
+            Some(("writer", _)) => services.journals.writers.park(id, reason),
+            Some(("connection", _)) => services.connections.directory.park(id, reason),
             Some(_) => {}
             // A supervisor takes along whoever it supervises.
             None => {
@@ -30,17 +32,17 @@ impl House {
                 match id {
                     "stage" => {
                         self.0.stage.park(&reason);
-                        stage.agents.park_all(&because);
+                        services.agents.park_all(&because);
                     }
                     "sessions" => {
                         self.0.writers.park(&reason);
-                        stage.writers.park_all(&because);
+                        services.journals.writers.park_all(&because);
                     }
                     "providers" => {
-                        stage.providers.park(&reason);
-                        stage.connections.park_all(&because);
+                        services.connections.roster.park(&reason);
+                        services.connections.directory.park_all(&because);
                     }
-                    APPROVALS => stage.approvals.park(id, reason),
+                    APPROVALS => services.approvals.park(id, reason),
                     _ => {}
                 }
             }
@@ -51,7 +53,7 @@ impl House {
     pub(super) fn ended(&self, id: &str) {
         let Some(("agent", agent)) = id.split_once('/') else { return };
         let agent = AgentId::from(agent);
-        if !self.0.backstage.is_closing() && self.0.backstage.life(&agent).is_some() {
+        if !self.0.services.agents.is_closing() && self.0.services.agents.get(&agent).is_some() {
             let house = self.clone();
             tokio::spawn(async move { house.take_off(&agent).await });
         }
@@ -64,7 +66,7 @@ impl House {
         let id = id.as_ref();
         match id.split_once('/') {
             Some(("writer", _)) => self.0.writers.resume(id).await,
-            Some(("connection", _)) => self.0.backstage.providers.resume(id).await,
+            Some(("connection", _)) => self.0.services.connections.roster.resume(id).await,
             Some(("agent", agent)) => self.unpark_agent(&agent.into()).await,
             None if matches!(id, "stage" | "sessions" | "providers" | APPROVALS) => {
                 Supervisor::resume(&self.0.root, id).await.map(drop)
@@ -75,12 +77,11 @@ impl House {
 
     async fn unpark_agent(&self, agent: &AgentId) -> Result<(), SupervisorError> {
         // A sub-agent's id is its session's; it goes on with the agent at the top of its tree.
-        let beneath = SessionId::new(agent.as_str()).ok().and_then(|session| {
-            match self.0.backstage.sessions.occupant(&session) {
+        let beneath =
+            SessionId::new(agent.as_str()).ok().and_then(|session| match self.0.services.sessions.occupant(&session) {
                 Some(Occupant::Beneath(root)) => Some(root),
                 Some(Occupant::Agent(_) | Occupant::House) | None => None,
-            }
-        });
+            });
         let agent = beneath.unwrap_or_else(|| agent.clone());
         let Some(handle) = self.get(&agent) else { return Err(SupervisorError::Unknown { id: agent.to_string() }) };
         match self.go_on(&handle).await {
@@ -93,27 +94,28 @@ impl House {
     pub(super) async fn go_on(&self, agent: &AgentHandle) -> bool {
         let _turn = self.0.turns.of(agent.id()).await;
         // One that parked itself is up, and is told; one that its supervisor gave up is started again.
-        if !self.0.backstage.agents.is_up(agent.id().as_str()) {
-            if let Some(life) = self.0.backstage.life(agent.id()) {
-                life.ask();
+        if !self.0.services.agents.is_up(agent.id()) {
+            if let Some(identity) = self.0.services.agents.get(agent.id()) {
+                identity.ask();
             }
-            return self.0.stage.resume(&playhouse_agent::actor::address(agent.id())).await.is_ok();
+            return self.0.stage.resume(&address(agent.id())).await.is_ok();
         }
         agent.go_on().await.unwrap_or(false)
     }
 
-    async fn note_parked(&self, life: &Arc<Life>, reason: String) {
-        let _turn = self.0.turns.of(&life.agent_id).await;
-        if self.0.backstage.agents.is_up(life.agent_id.as_str()) {
+    async fn note_parked(&self, agent: &Arc<Identity>, reason: String) {
+        let _turn = self.0.turns.of(&agent.agent_id).await;
+        if self.0.services.agents.is_up(&agent.agent_id) {
             // It was started again before this was written down.
             return;
         }
-        let session = life.session();
-        let note = Note { body: EntryBody::Parked { reason: reason.clone() }, at: Some(self.0.backstage.now().wall) };
+        let session = agent.session();
+        let note =
+            Note { body: EntryBody::Parked { reason: reason.clone() }, at: Some(self.0.services.clock.now().wall) };
         match self.say(&session, note).await {
-            Ok(Some(seq)) => life.topic.publish(Event {
+            Ok(Some(seq)) => agent.topic.publish(Event {
                 id: EventId { seq, k: 0 },
-                agent_id: life.agent_id.clone(),
+                agent_id: agent.agent_id.clone(),
                 session_id: session,
                 loop_id: None,
                 timestamp: jiff::Timestamp::now(),
@@ -124,13 +126,6 @@ impl House {
         }
     }
 
-    /// Waits until everything that was sent to the session's writer is done.
-    pub(super) async fn settle(&self, session: &SessionId) {
-        let house = &self.0.backstage;
-        let Ok(writer) = house.writers.live(&house.writer_of(session), None).await else { return };
-        let _ = ractor::call!(writer, |reply| WriterMsg::Settle { reply });
-    }
-
     /// Journals that a stored session cannot go on here, and lets go of it: another process may have what it takes. Once
     /// begun it is carried out, also when nobody waits for it any more.
     pub(super) async fn park_stored(&self, session: &SessionId, reason: &str) -> Result<(), StoreError> {
@@ -138,7 +133,7 @@ impl House {
             // Somebody else in this house is about to find out the same.
             return Ok(());
         };
-        let at = Some(self.0.backstage.now().wall);
+        let at = Some(self.0.services.clock.now().wall);
         self.say_and_release(held, Note { body: EntryBody::Parked { reason: reason.to_owned() }, at }).await
     }
 
@@ -153,8 +148,8 @@ impl House {
         let house = self.clone();
         let said = tokio::spawn(async move {
             let said = house.say(held.session(), note).await;
-            house.0.backstage.release(held.session().clone());
-            house.settle(held.session()).await;
+            house.0.services.journals.release(held.session().clone());
+            house.0.services.journals.settle(held.session()).await;
             said.map(drop)
         });
         said.await.unwrap_or_else(|error| Err(unused(&error)))
@@ -162,17 +157,8 @@ impl House {
 
     /// Has the session's writer append an entry, unless the journal ends with it already; `None` if nothing was written.
     async fn say(&self, session: &SessionId, note: Note) -> Result<Option<Seq>, StoreError> {
-        let house = &self.0.backstage;
-        let address = house.writer_of(session);
-        let mut not = None;
-        loop {
-            let writer = house.writers.live(&address, not).await.map_err(|absent| unused(&absent))?;
-            let (session, note, id) = (session.clone(), note.clone(), writer.get_id());
-            match ractor::call!(writer, |reply| WriterMsg::Note { session, note, reply }) {
-                Ok(said) => return said,
-                // It died; what it said is not said twice.
-                Err(_) => not = Some(id),
-            }
-        }
+        // A writer that dies before it answers may have said it; what it said is not said twice.
+        let say = |reply| WriterMsg::Note { session: session.clone(), note: note.clone(), reply };
+        self.0.services.journals.ask(session, say).await.unwrap_or_else(|absent| Err(unused(&absent)))
     }
 }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::actor::Origin;
-use playhouse_agent::keys::with_key;
-use playhouse_agent::{AgentHandle, Definition, Occupant};
+use playhouse_agent::services::with_key;
+use playhouse_agent::{AgentHandle, Definition, Occupant, Origin};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use playhouse_session::{Branch, Damage, SessionSummary, StoreError, fold_chain};
@@ -87,7 +86,7 @@ impl House {
     }
 
     async fn bring_back(&self, session: &SessionId, wake: Wake) -> Result<AgentHandle, ResumeError> {
-        if let Some(by @ Occupant::Agent(_)) = self.0.backstage.sessions.occupant(session)
+        if let Some(by @ Occupant::Agent(_)) = self.0.services.sessions.occupant(session)
             && let Some(agent) = self.agent_that_has(session, &by).await
         {
             self.go_on(&agent).await;
@@ -147,9 +146,9 @@ impl House {
         if definition.provider_override.is_some() {
             return Ok(definition);
         }
-        let (model, outside) = (with_key(settings.model.clone()), self.0.backstage.outside.clone());
+        let (model, outside) = (with_key(settings.model.clone()), self.0.services.connections.outside.clone());
         let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
-        match self.0.backstage.threads.run(move || outside.provider(&model).map(drop)).await {
+        match self.0.services.threads.run(move || outside.provider(&model).map(drop)).await {
             Ok(Ok(())) => Ok(definition),
             Ok(Err(error)) => Err(missing(error.to_string())),
             Err(error) => Err(missing(error.to_string())),

@@ -98,9 +98,9 @@ async fn ten_thousand_subscribers_come_and_go_during_runs_and_nothing_is_left() 
             before = memory();
         }
     }
-    assert_eq!(house.backstage().hub.topic(agent.id()).subscribers(), 0);
+    assert_eq!(house.services().hub.topic(agent.id()).subscribers(), 0);
     let grown = memory().saturating_sub(before);
     assert!(grown < 8 << 20, "memory grew by {grown} bytes");
     house.shutdown(Duration::ZERO).await;
-    assert!(house.backstage().hub.is_empty());
+    assert!(house.services().hub.is_empty());
 }

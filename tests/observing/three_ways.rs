@@ -248,5 +248,5 @@ async fn a_tree_is_heard_from_its_root_and_the_whole_house_from_the_house() {
     assert_eq!((told_by(&tree, true), told_by(&tree, false)), (1, 1));
     assert_eq!((told_by(&all, true), told_by(&all, false)), (1, 1));
     house.shutdown(Duration::ZERO).await;
-    assert!(house.backstage().hub.is_empty());
+    assert!(house.services().hub.is_empty());
 }

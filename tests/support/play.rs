@@ -79,7 +79,7 @@ impl Play {
     /// Opens a house and brings the agent on stage.
     pub async fn begin(folder: &Path) -> Self {
         let house = House::builder().data_dir(folder.join("data")).open().await.unwrap();
-        let writers = &house.backstage().writers;
+        let writers = &house.services().journals.writers;
         until("the writers are up", || (0..4).all(|n| writers.get(&format!("writer/{n}")).is_some())).await;
         let (gate, cue) = (Gate::closed(), Gate::closed());
         let ran: Arc<Mutex<HashMap<u64, u32>>> = Arc::default();
@@ -217,10 +217,13 @@ impl Play {
 
     /// The agent leaves; then nothing of it may be left.
     async fn leave(self) {
-        let stage = self.house.backstage().clone();
+        let services = self.house.services().clone();
         self.house.dismiss(self.agent.id()).await;
-        until("all connections are gone", || stage.connections.is_empty() && stage.providers.is_empty()).await;
-        until("all addresses are gone", || stage.agents.is_empty() && stage.hub.is_empty()).await;
+        until("all connections are gone", || {
+            services.connections.directory.is_empty() && services.connections.roster.is_empty()
+        })
+        .await;
+        until("all addresses are gone", || services.agents.is_empty() && services.hub.is_empty()).await;
         for session in self.house.sessions().await.unwrap() {
             assert!(session.damage.is_empty(), "{session:#?}");
             assert_eq!(session.status, playhouse::session::SessionStatus::Done, "{session:#?}");

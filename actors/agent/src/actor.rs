@@ -1,18 +1,19 @@
 //! The agent actor: a thin shell around the machine.
 //!
-//! - **Supervised by** the stage, or by the agent whose sub-agent it is. Its [`Life`] is what its incarnations share.
+//! - **Supervised by** the stage, or by the agent whose sub-agent it is. Its [`Identity`] is what its incarnations share.
 //! - **Owns** the machine, its executor, its sub-agents, its hooks and timers. Nothing of it outlives the actor.
 //! - **Takes** `AgentMsg`. A handler feeds the machine and carries out its effects; it never waits.
 //! - **When it dies** everything under it dies with it; the next incarnation folds the journal and goes on. Its id,
 //!   its subscribers and those who wait for a run stay.
 
 mod children;
+mod consult;
 mod effects;
-mod life;
-pub(crate) mod msg;
+mod journal;
+mod model;
 mod recovery;
-mod redaction;
 mod state;
+mod tools;
 mod watch;
 mod work;
 
@@ -24,15 +25,11 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use life::{ADMITTED, Life, Origin, address};
-pub(crate) use msg::AgentMsg;
-pub use msg::AgentState;
-
+use crate::identity::{Identity, keep_keys_out};
 use crate::machine::{InputError, Report};
-use life::keep_keys_out;
-use msg::Reply;
-use redaction::{clean_op, clean_verdict};
-use state::{Stage, State};
+use crate::mailbox::{AgentMsg, AgentState, Reply};
+use crate::redaction::{clean_op, clean_verdict};
+use state::{Lifecycle, State};
 use watch::Watched;
 
 /// How long an agent that ends waits for its sub-agents to end.
@@ -43,21 +40,25 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(crate) struct AgentActor;
 
 /// Starts an incarnation of an agent, and makes its address known.
-pub async fn start(life: &Arc<Life>, above: ActorCell) -> Result<ActorCell, SpawnErr> {
-    let agents = &life.backstage.agents.0;
-    life.succeeds(agents.get(life.agent_id.as_str()));
-    let (actor, _) = Actor::spawn_linked(None, AgentActor, life.clone(), above).await?;
-    agents.publish(life.agent_id.shared(), actor.clone());
+pub async fn start(identity: &Arc<Identity>, above: ActorCell) -> Result<ActorCell, SpawnErr> {
+    let agents = &identity.services.agents.mailboxes;
+    identity.succeeds(agents.get(identity.agent_id.as_str()));
+    let (actor, _) = Actor::spawn_linked(None, AgentActor, identity.clone(), above).await?;
+    agents.publish(identity.agent_id.shared(), actor.clone());
     Ok(actor.get_cell())
 }
 
 impl Actor for AgentActor {
     type Msg = AgentMsg;
     type State = State;
-    type Arguments = Arc<Life>;
+    type Arguments = Arc<Identity>;
 
-    async fn pre_start(&self, myself: ActorRef<AgentMsg>, life: Arc<Life>) -> Result<State, ActorProcessingErr> {
-        Ok(State::new(myself, life))
+    async fn pre_start(
+        &self,
+        myself: ActorRef<AgentMsg>,
+        identity: Arc<Identity>,
+    ) -> Result<State, ActorProcessingErr> {
+        Ok(State::new(myself, identity))
     }
 
     async fn post_start(&self, _: ActorRef<AgentMsg>, state: &mut State) -> Result<(), ActorProcessingErr> {
@@ -114,22 +115,22 @@ impl State {
         match msg {
             AgentMsg::Submit { command, permit, reply } => self.submit(command, permit, reply),
             AgentMsg::Await { input_id, reply } => self.await_run(input_id, reply),
-            AgentMsg::Look { permit, reply } => match &self.stage {
-                Stage::Live(machine) => {
+            AgentMsg::Look { permit, reply } => match &self.lifecycle {
+                Lifecycle::Live(machine) => {
                     // Whoever asked may be gone.
                     let _ = reply.send(Ok(AgentState::of(machine)));
                     drop(permit);
                 }
-                Stage::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),
+                Lifecycle::Recovering { .. } => self.hold(AgentMsg::Look { permit, reply }),
                 // Looking changes nothing: going on is for whoever asks for it.
-                Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+                Lifecycle::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
             },
             AgentMsg::AwaitRest { reply } => self.await_rest(reply),
-            AgentMsg::Unpark { reply } => match &self.stage {
-                Stage::Live(_) => drop(reply.send(Ok(false))),
+            AgentMsg::Unpark { reply } => match &self.lifecycle {
+                Lifecycle::Live(_) => drop(reply.send(Ok(false))),
                 // It may turn out to be parked.
-                Stage::Recovering { .. } => self.hold(AgentMsg::Unpark { reply }),
-                Stage::Parked { .. } => {
+                Lifecycle::Recovering { .. } => self.hold(AgentMsg::Unpark { reply }),
+                Lifecycle::Parked { .. } => {
                     self.recover("unparked", Wake::Asked);
                     let _ = reply.send(Ok(true));
                 }
@@ -139,7 +140,7 @@ impl State {
             AgentMsg::Commit(report) => self.commit_report(report),
             AgentMsg::HookDone { hook, verdict } => {
                 if self.work().hooks.remove(&hook).is_some() {
-                    let verdict = clean_verdict(&self.life.backstage.secrets(), verdict);
+                    let verdict = clean_verdict(&self.identity.services.connections.secrets(), verdict);
                     self.feed(Report::HookDone { hook, verdict });
                 }
             }
@@ -166,17 +167,17 @@ impl State {
     }
 
     fn submit(&mut self, mut command: Command, permit: Permit, reply: Reply) {
-        match &mut self.stage {
-            Stage::Live(_) => {
+        match &mut self.lifecycle {
+            Lifecycle::Live(_) => {
                 self.work().replies.entry(command.id.clone()).or_default().push((reply, permit));
-                clean_op(&self.life.backstage.secrets(), &mut command.op);
+                clean_op(&self.identity.services.connections.secrets(), &mut command.op);
                 match command.op {
                     Op::Configure { settings } => self.configure(command.id, settings),
                     op => self.command(command.id, op),
                 }
             }
-            Stage::Recovering { .. } => self.hold(AgentMsg::Submit { command, permit, reply }),
-            Stage::Parked { reason } => {
+            Lifecycle::Recovering { .. } => self.hold(AgentMsg::Submit { command, permit, reply }),
+            Lifecycle::Parked { reason } => {
                 if command.op == Op::Abort {
                     let _ = reply.send(Err(InputError::Parked(reason.clone())));
                     return;
@@ -188,14 +189,14 @@ impl State {
     }
 
     fn command(&mut self, id: InputId, op: Op) {
-        let Stage::Live(machine) = &mut self.stage else { return };
-        let effects = machine.command(self.life.backstage.now(), Command { id, op });
+        let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
+        let effects = machine.command(self.identity.services.clock.now(), Command { id, op });
         self.carry_out(effects);
     }
 
     /// Changes the settings. The key of a new model stays here; the journal gets the rest.
     fn configure(&mut self, input_id: InputId, mut settings: Box<Settings>) {
-        if let Stage::Live(machine) = &self.stage
+        if let Lifecycle::Live(machine) = &self.lifecycle
             && machine.is_running()
         {
             // It will be refused, and changes nothing.
@@ -207,19 +208,19 @@ impl State {
         keep_keys_out(&mut settings);
         let taken = settings.clone();
         self.command(input_id, Op::Configure { settings });
-        let Stage::Live(machine) = &mut self.stage else { return };
+        let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
         let now = &machine.durable().settings;
         if now.model != taken.model || now.fallbacks != taken.fallbacks {
             return;
         }
         for model in given.into_iter().filter(|model| model.api_key.is_some()).rev() {
-            self.life.learn(model);
+            self.identity.learn(model);
         }
-        let setup = self.life.setup(&taken, |model| self.life.model(model));
+        let setup = self.identity.setup(&taken, |model| self.identity.model(model));
         let before = machine.setup();
         if before.model != setup.model || before.fallbacks != setup.fallbacks {
             machine.set_setup(setup);
-            self.life.let_go();
+            self.identity.let_go();
             self.work().connection = None;
         }
     }

@@ -12,15 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use playhouse_protocol::{AgentId, PermissionDecision, PermissionId, SessionId};
+use playhouse_protocol::{AgentId, PermissionId, SessionId};
 use playhouse_supervision::Directory;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
 use tokio::sync::watch;
 
-use crate::actor::AgentMsg;
-use crate::agents::Agents;
-use crate::handle::{Agent, AgentHandle, HandleError};
 use crate::hooks::PermissionRequest;
+use crate::mailbox::AgentMsg;
 
 /// Its address.
 pub const APPROVALS: &str = "approvals";
@@ -57,8 +55,6 @@ pub enum ApprovalsMsg {
         filing: FilingId,
         /// The question.
         question: OpenQuestion,
-        /// The way to whoever asks.
-        agent: AgentHandle,
     },
     /// A question waits no longer, unless it was filed again.
     Closed {
@@ -71,14 +67,14 @@ pub enum ApprovalsMsg {
     },
     /// Which questions wait?
     List(RpcReplyPort<Vec<OpenQuestion>>),
-    /// The way to whoever asked this, if it still waits.
+    /// Does this question wait?
     Find {
         /// Who asked.
         agent_id: AgentId,
-        /// What.
+        /// Which of the agent's questions.
         permission_id: PermissionId,
-        /// Who is told.
-        reply: RpcReplyPort<Option<AgentHandle>>,
+        /// Gets whether it does.
+        reply: RpcReplyPort<bool>,
     },
 }
 
@@ -106,10 +102,10 @@ impl fmt::Debug for ApprovalsMsg {
 /// What the inbox works with; it outlives an incarnation.
 #[derive(Clone)]
 pub struct ApprovalsArgs {
-    /// The agents, to be asked for their questions.
-    pub agents: Agents,
+    /// Everyone's mailbox, to be asked for their questions.
+    pub(crate) agents: Directory<AgentMsg>,
     /// Counts changes, for those who wait for one.
-    pub changes: Arc<watch::Sender<u64>>,
+    pub(crate) changes: Arc<watch::Sender<u64>>,
 }
 
 /// Starts an incarnation: everyone is told its address, and then asked what waits.
@@ -121,7 +117,7 @@ pub async fn start(
     let agents = args.agents.clone();
     let (actor, _) = Actor::spawn_linked(None, Inbox, args, above).await?;
     inbox.publish(APPROVALS, actor.clone());
-    for agent in agents.0.all() {
+    for agent in agents.all() {
         let _ = agent.cast(AgentMsg::AskAgain);
     }
     Ok(actor.get_cell())
@@ -148,7 +144,6 @@ pub struct InboxState {
 struct Waiting {
     filing: FilingId,
     question: OpenQuestion,
-    agent: AgentHandle,
 }
 
 impl Actor for Inbox {
@@ -172,10 +167,10 @@ impl Actor for Inbox {
     ) -> Result<(), ActorProcessingErr> {
         playhouse_supervision::chaos::strike("approvals", message.name());
         match message {
-            ApprovalsMsg::Asked { filing, question, agent } => {
+            ApprovalsMsg::Asked { filing, question } => {
                 let key = (question.agent_id.clone(), question.request.permission_id.clone());
                 if state.waiting.get(&key).is_none_or(|waiting| waiting.filing < filing) {
-                    state.waiting.insert(key, Waiting { filing, question, agent });
+                    state.waiting.insert(key, Waiting { filing, question });
                     state.changed();
                 }
             }
@@ -191,8 +186,7 @@ impl Actor for Inbox {
                 let _ = reply.send(state.waiting.values().map(|waiting| waiting.question.clone()).collect());
             }
             ApprovalsMsg::Find { agent_id, permission_id, reply } => {
-                let found = state.waiting.get(&(agent_id, permission_id));
-                let _ = reply.send(found.map(|waiting| waiting.agent.clone()));
+                let _ = reply.send(state.waiting.contains_key(&(agent_id, permission_id)));
             }
         }
         Ok(())
@@ -216,11 +210,11 @@ pub(crate) struct Filed {
 
 impl Filed {
     /// Puts a question into the inbox. An inbox that is down learns of it when it is back.
-    pub(crate) fn new(inbox: &Directory<ApprovalsMsg>, question: OpenQuestion, agent: AgentHandle) -> Self {
+    pub(crate) fn new(inbox: &Directory<ApprovalsMsg>, question: OpenQuestion) -> Self {
         let (agent_id, permission_id) = (question.agent_id.clone(), question.request.permission_id.clone());
         let filing = FilingId::fresh();
         if let Some(actor) = inbox.get(APPROVALS) {
-            let _ = actor.cast(ApprovalsMsg::Asked { filing, question, agent });
+            let _ = actor.cast(ApprovalsMsg::Asked { filing, question });
         }
         Self { inbox: inbox.clone(), filing, agent_id, permission_id }
     }
@@ -232,60 +226,5 @@ impl Drop for Filed {
             let (agent_id, permission_id) = (self.agent_id.clone(), self.permission_id.clone());
             let _ = actor.cast(ApprovalsMsg::Closed { filing: self.filing, agent_id, permission_id });
         }
-    }
-}
-
-/// The way to a house's inbox. Clones are the same inbox.
-#[derive(Clone, Debug)]
-pub struct ApprovalsHandle {
-    inbox: Directory<ApprovalsMsg>,
-    changes: watch::Receiver<u64>,
-}
-
-impl ApprovalsHandle {
-    /// The way to an inbox.
-    pub fn new(inbox: Directory<ApprovalsMsg>, changes: watch::Receiver<u64>) -> Self {
-        Self { inbox, changes }
-    }
-
-    /// The questions that wait, by agent.
-    pub async fn waiting(&self) -> Result<Vec<OpenQuestion>, HandleError> {
-        let mut not = None;
-        loop {
-            let actor = self.inbox.live(APPROVALS, not).await?;
-            match ractor::call!(actor, ApprovalsMsg::List) {
-                Ok(questions) => return Ok(questions),
-                Err(_) => not = Some(actor.get_id()),
-            }
-        }
-    }
-
-    /// Resolves when the list of questions has changed since the last look.
-    ///
-    /// Never resolves once the house is gone.
-    pub async fn changed(&mut self) {
-        if self.changes.changed().await.is_err() {
-            std::future::pending().await
-        }
-    }
-
-    /// Answers a question. Only the first answer counts: a later one is an error, whoever gave the first and however.
-    pub async fn answer(
-        &self,
-        agent_id: &AgentId,
-        permission_id: &PermissionId,
-        decision: PermissionDecision,
-    ) -> Result<(), HandleError> {
-        let mut not = None;
-        let agent = loop {
-            let actor = self.inbox.live(APPROVALS, not).await?;
-            let (agent_id, permission_id) = (agent_id.clone(), permission_id.clone());
-            match ractor::call!(actor, |reply| ApprovalsMsg::Find { agent_id, permission_id, reply }) {
-                Ok(found) => break found,
-                Err(_) => not = Some(actor.get_id()),
-            }
-        };
-        let unknown = || HandleError::Input(crate::machine::InputError::UnknownPermission(permission_id.clone()));
-        agent.ok_or_else(unknown)?.respond_permission(permission_id.clone(), decision).await
     }
 }

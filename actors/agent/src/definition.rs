@@ -12,10 +12,10 @@ use playhouse_tools::{ToolSet, Vetted};
 use serde_json::Value;
 
 use crate::hooks::command::Scene;
+use crate::hooks::policy::{PermissionPolicy, PolicyRequest, strictest};
 use crate::hooks::{Approvals, Hooks};
 use crate::hub::Callback;
 use crate::machine::{Authority, Catalog, HookCall, HookPoint, HookSet, Verdict, Vetting};
-use crate::policy::{PermissionPolicy, PolicyRequest, strictest};
 use crate::sub_agent::SubAgentTool;
 
 /// An agent's code: tools, sub-agents, hooks, who answers questions, and a provider of its own if it has one.

@@ -1,6 +1,11 @@
 //! A handle to an agent: an id that is looked up at each send. Dropping a handle, or a future of one, never hurts the
 //! agent; an input that a crash left unacknowledged is sent again under the same id.
 
+mod approvals;
+mod follow;
+mod run_stream;
+mod structured;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +20,15 @@ use ractor::{ActorId, RpcReplyPort};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::actor::{AgentMsg, AgentState, Life};
-use crate::follow::Follow;
 use crate::hub::{RING, Scope, Subscription};
+use crate::identity::Identity;
 use crate::machine::{InputError, RunReport};
-use crate::run_stream::RunStream;
+use crate::mailbox::{AgentMsg, AgentState};
+
+pub use approvals::ApprovalsHandle;
+pub use follow::{EventsError, Follow, events_after};
+pub use run_stream::{AgentOutput, RunStream};
+pub use structured::StructuredError;
 
 /// Why an agent did not do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,7 +66,7 @@ impl HandleError {
 /// An agent by its id. Clones are the same agent.
 #[derive(Clone, Debug)]
 pub struct AgentHandle {
-    life: Arc<Life>,
+    identity: Arc<Identity>,
 }
 
 /// What can be asked of an agent, here or elsewhere.
@@ -116,19 +125,19 @@ pub trait Agent: Send + Sync {
 }
 
 impl AgentHandle {
-    /// A handle to the agent with this life.
-    pub fn new(life: Arc<Life>) -> Self {
-        Self { life }
+    /// A handle to the agent with this identity.
+    pub fn new(identity: Arc<Identity>) -> Self {
+        Self { identity }
     }
 
     /// The agent.
     pub fn id(&self) -> &AgentId {
-        &self.life.agent_id
+        &self.identity.agent_id
     }
 
     /// The session it is in.
     pub fn session_id(&self) -> SessionId {
-        self.life.session()
+        self.identity.session()
     }
 
     /// Changes how the agent runs, from its next run on. The model's key is kept out of the journal.
@@ -138,7 +147,7 @@ impl AgentHandle {
 
     /// Listens with room for `capacity` events.
     pub fn subscribe_with(&self, capacity: usize) -> Subscription {
-        self.life.topic.subscribe(capacity, Scope::Own)
+        self.identity.topic.subscribe(capacity, Scope::Own)
     }
 
     /// Listens to its events and those of its sub-agents, at any depth, from here on.
@@ -148,13 +157,13 @@ impl AgentHandle {
 
     /// As [`AgentHandle::subscribe_tree`], with room for `capacity` events.
     pub fn subscribe_tree_with(&self, capacity: usize) -> Subscription {
-        self.life.topic.subscribe(capacity, Scope::Tree)
+        self.identity.topic.subscribe(capacity, Scope::Tree)
     }
 
     /// Follows its events without a gap, from the one after `after`, or from the beginning of its session.
     pub fn follow(&self, after: Option<EventId>) -> Follow {
         let live = self.subscribe();
-        Follow::new(self.life.backstage.journals.clone(), live, self.session_id(), after)
+        Follow::new(self.identity.services.journals.reader.clone(), live, self.session_id(), after)
     }
 
     /// Says something; the run's events come as a stream, which can also answer, steer and end the run. Returns when
@@ -181,12 +190,12 @@ impl AgentHandle {
 
     /// How many events a subscriber may be behind.
     fn room(&self) -> usize {
-        self.life.definition.broadcast.unwrap_or(RING)
+        self.identity.definition.broadcast.unwrap_or(RING)
     }
 
     /// Makes the agent's actor fail as a bug would. Its supervisor brings it back. For tests and demonstrations.
     pub async fn crash(&self) -> Result<(), HandleError> {
-        Ok(self.life.backstage.agents.crash(self.id().as_str()).await?)
+        Ok(self.identity.services.agents.crash(self.id()).await?)
     }
 
     /// Tells the agent something under an id of the caller's, or finds that it was told; returns when it is journaled.
@@ -216,14 +225,14 @@ impl AgentHandle {
     /// }
     /// ```
     pub async fn submit(&self, command: Command) -> Result<(), HandleError> {
-        if self.life.backstage.is_closing() && self.life.is_root() && begins_something(&command.op) {
+        if self.identity.services.agents.is_closing() && self.identity.is_root() && begins_something(&command.op) {
             return Err(HandleError::Closing);
         }
         // One place for as long as it takes: whoever repeats what a dead incarnation may have journaled is not `Busy`.
-        let place = self.life.admit(&command.op)?;
+        let place = self.identity.admit(&command.op)?;
         let mut sent_to = None;
         loop {
-            let found = self.life.backstage.agents.0.live(self.id().as_str(), sent_to).await;
+            let found = self.identity.services.agents.mailboxes.live(self.id().as_str(), sent_to).await;
             let actor = found.map_err(|absent| told_before(sent_to, &command.id, HandleError::Absent(absent)))?;
             let (again, permit) = (command.clone(), place.clone());
             match ractor::call!(actor, |reply| AgentMsg::Submit { command: again, permit, reply }) {
@@ -259,15 +268,7 @@ impl AgentHandle {
         &self,
         question: impl Fn(RpcReplyPort<Result<T, InputError>>) -> AgentMsg,
     ) -> Result<T, HandleError> {
-        let mut not = None;
-        loop {
-            let actor = self.life.backstage.agents.0.live(self.id().as_str(), not).await?;
-            match ractor::call!(actor, &question) {
-                Ok(answer) => return Ok(answer?),
-                // Its status may not say yet that it is dead.
-                Err(_) => not = Some(actor.get_id()),
-            }
-        }
+        Ok(self.identity.services.agents.mailboxes.ask(self.id().as_str(), question).await??)
     }
 
     /// How the run of an input ended, now or later. That it failed is no error here.
@@ -313,7 +314,7 @@ impl AgentHandle {
     }
 
     fn user(&self, text: &str) -> Arc<AgentMessage> {
-        Arc::new(AgentMessage::user(text, self.life.backstage.now().wall))
+        Arc::new(AgentMessage::user(text, self.identity.services.clock.now().wall))
     }
 }
 
@@ -383,7 +384,7 @@ impl Agent for AgentHandle {
     async fn check_and_rotate(&self, threshold: Duration) -> Result<Option<SessionId>, HandleError> {
         let state = self.state().await?;
         let Some(last) = state.last_active_at else { return Ok(None) };
-        let idle = Duration::from_millis(self.life.backstage.now().wall.saturating_sub(last));
+        let idle = Duration::from_millis(self.identity.services.clock.now().wall.saturating_sub(last));
         if state.is_streaming || idle <= threshold {
             return Ok(None);
         }
@@ -403,7 +404,7 @@ impl Agent for AgentHandle {
     }
 
     async fn state(&self) -> Result<AgentState, HandleError> {
-        let place = self.life.admission.try_admit()?;
+        let place = self.identity.admission.try_admit()?;
         self.ask(|reply| AgentMsg::Look { permit: place.clone(), reply }).await
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod command;
 pub(crate) mod commands;
 mod in_turn;
 pub(crate) mod matcher;
+pub(crate) mod policy;
 mod run;
 
 use std::fmt;

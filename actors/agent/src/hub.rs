@@ -14,11 +14,11 @@ mod subscription;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_protocol::{AgentId, Event, EventId, SessionId};
+use playhouse_protocol::{AgentId, Event, EventId, SessionId, lock};
 use playhouse_supervision::Threads;
 use tokio::sync::mpsc;
 
@@ -242,10 +242,6 @@ impl fmt::Debug for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Topic").field("subscribers", &self.subscribers()).finish()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

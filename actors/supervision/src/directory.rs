@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use ractor::{ActorId, ActorRef, ActorStatus, Message};
+use ractor::{ActorId, ActorRef, ActorStatus, Message, RpcReplyPort};
 use tokio::sync::Notify;
 
 /// Why nobody answers to an id.
@@ -149,6 +149,20 @@ impl<M: Message> Directory<M> {
             changed.await;
             drop(place);
             absent = Absent::Gone;
+        }
+    }
+
+    /// Asks whoever answers to the id, and the incarnation after it if that one dies before it answers. The question may
+    /// so be heard twice.
+    pub async fn ask<T: Send + 'static>(&self, id: &str, question: impl Fn(RpcReplyPort<T>) -> M) -> Result<T, Absent> {
+        let mut not = None;
+        loop {
+            let actor = self.live(id, not).await?;
+            match ractor::call!(actor, &question) {
+                Ok(answer) => return Ok(answer),
+                // Its status may not say yet that it is dead.
+                Err(_) => not = Some(actor.get_id()),
+            }
         }
     }
 

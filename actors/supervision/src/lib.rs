@@ -2,9 +2,9 @@
 //!
 //! ractor reports a dead child and restarts nothing; this crate adds what a long-lived house needs. [`restart`] is
 //! pure: policies, budgets and backoff as values, with time and chance passed in. [`supervisor`] is the actor that
-//! lives by them. [`directory`] gives addresses that outlive actors, [`admission`] bounds what waits for one,
-//! [`tree`] shows what is alive, [`threads`] has room for work that blocks, and [`selftest`] refuses a build in which
-//! none of this could work.
+//! lives by them; a [`Roster`] keeps the children that one was given later. [`directory`] gives addresses that outlive
+//! actors, [`admission`] bounds what waits for one, [`tree`] shows what is alive, [`threads`] has room for work that
+//! blocks, and [`selftest`] refuses a build in which none of this could work.
 //!
 //! It does no I/O but timers, tasks and threads. It never drops a child silently, never restarts without a bound, never
 //! ends itself because a child keeps failing, never waits in a handler, and remembers nothing about a child that
@@ -44,6 +44,7 @@ pub mod child;
 pub mod directory;
 mod lru;
 pub mod restart;
+mod roster;
 pub mod selftest;
 pub mod supervisor;
 mod task;
@@ -55,6 +56,7 @@ pub use child::{ChildSpec, Shutdown, StartFn, finish, start_fn};
 pub use directory::{Absent, Directory};
 pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, RestartBudget, RestartHistory, RestartPolicy};
+pub use roster::Roster;
 pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
 pub use task::Task;

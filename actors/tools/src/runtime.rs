@@ -52,6 +52,11 @@ impl ToolRuntime {
         SCOPE.try_with(|scope| scope.runtime.clone()).unwrap_or_else(|_| NO_HOUSE.clone())
     }
 
+    /// The house's name.
+    pub fn house(&self) -> &str {
+        &self.house
+    }
+
     /// A new mark, for what the house runs outside of its tools.
     pub fn mark(&self) -> Mark {
         Mark::new(&self.house, self.processes.clone())

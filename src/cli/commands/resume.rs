@@ -211,7 +211,7 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
     let session = &summary.session_id;
     let opened = house.opened(session).await.map_err(Exit::refused)?;
     // Before the agent is on stage, so that nothing it tells is missed.
-    let mut events = house.backstage().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
+    let mut events = house.services().hub.topic(&opened.agent_id).subscribe(EVENTS, Scope::Tree);
     let agent = match wake {
         Wake::Restarted => house.resume(session).await,
         // Whoever names a parked session wants it to go on.

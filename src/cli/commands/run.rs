@@ -183,7 +183,7 @@ async fn on_stage(house: &House, request: &Request, watch: &mut Watch) -> Result
     }
     let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
-    messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.backstage().now().wall)));
+    messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.services().clock.now().wall)));
     let prompt = Command::new(input_id.clone(), Op::prompt(messages));
     agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
     if let (Accept::Damage, Some(stored)) = (request.accept, &stored)

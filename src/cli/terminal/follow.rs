@@ -220,8 +220,8 @@ pub fn unwritten(error: &io::Error) -> Exit {
 
 /// Why an agent that cannot be looked at is parked.
 pub fn parked_reason(house: &House, agent: &AgentHandle, error: &HandleError) -> String {
-    let address = playhouse::agent::actor::address(agent.id());
-    match house.backstage().tree.get(&address).map(|node| node.state) {
+    let address = playhouse::agent::identity::address(agent.id());
+    match house.services().tree.get(&address).map(|node| node.state) {
         Some(NodeState::Parked { reason }) => reason,
         _ => error.to_string(),
     }

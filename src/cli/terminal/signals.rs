@@ -37,7 +37,7 @@ pub fn let_end() {
 
 /// From here on, processes of this house's tools do not outlive this one.
 pub fn watch_over(house: &House) {
-    HOUSES.lock().unwrap_or_else(PoisonError::into_inner).push(house.backstage().node.as_str().to_owned());
+    HOUSES.lock().unwrap_or_else(PoisonError::into_inner).push(house.services().tools.runtime.house().to_owned());
 }
 
 /// Whether someone asked to stop. Clones see the same.

@@ -7,25 +7,24 @@ use playhouse_protocol::entry::SpawnRef;
 use playhouse_protocol::{
     AgentMessage, Command, Durability, InputId, Op, SessionId, ToolCallId, ToolError, ToolResult,
 };
-use playhouse_supervision::{Decision, Exit, NodeState, RestartBudget, RestartHistory, RestartPolicy, TreeNode};
+use playhouse_supervision::{Decision, Exit, NodeState, RestartBudget, RestartHistory, RestartPolicy, Task, TreeNode};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
 
 use super::AgentActor;
-use super::life::{Life, Origin};
-use super::msg::AgentMsg;
-use super::state::{Stage, State};
+use super::state::{Lifecycle, State};
 use crate::definition::Definition;
 use crate::handle::{Agent, AgentHandle, HandleError};
 use crate::hooks::Approvals;
+use crate::identity::{Identity, Origin};
 use crate::machine::{InputError, Report};
-use crate::sessions::Occupant;
+use crate::mailbox::AgentMsg;
+use crate::services::Occupant;
 use crate::sub_agent::{result_of, task};
-use crate::task::Task;
 
 /// A sub-agent.
 pub(super) struct Child {
-    life: Arc<Life>,
+    identity: Arc<Identity>,
     actor: Option<ActorRef<AgentMsg>>,
     history: RestartHistory,
     restarts: u64,
@@ -48,8 +47,8 @@ impl Child {
 
 impl State {
     pub(super) fn spawn_child(&mut self, call: ToolCallId, name: &str, args: &Value, session: SessionId) {
-        let Stage::Live(machine) = &self.stage else { return };
-        let Some(sub) = self.life.definition.sub_agent(name).cloned() else {
+        let Lifecycle::Live(machine) = &self.lifecycle else { return };
+        let Some(sub) = self.identity.definition.sub_agent(name).cloned() else {
             let result = Err(ToolError::NotFound(name.to_owned()));
             let _ = self.myself.cast(AgentMsg::ChildDone { call, result });
             return;
@@ -68,24 +67,24 @@ impl State {
         let opened = sub.opened(&settings, session.clone(), spawned_by);
         let definition = self.inherited(sub.definition(), sub.model().is_some());
         self.work().orphans.retain(|orphan| *orphan != session);
-        let taken = self.life.backstage.sessions.occupy_also(
-            &self.life.root,
+        let taken = self.identity.services.sessions.occupy_also(
+            &self.identity.root,
             &session,
-            Occupant::Beneath(self.life.root.clone()),
+            Occupant::Beneath(self.identity.root.clone()),
         );
         if taken.is_err() {
             let reason = format!("its session `{session}` is in use by someone else in this house");
             return self.park_with_child(&call, &reason);
         }
-        let life = Arc::new(Life::beneath(&self.life, Arc::new(definition), opened, Origin::Stored));
+        let identity = Arc::new(Identity::beneath(&self.identity, Arc::new(definition), opened, Origin::Stored));
         if self.work().asked.contains(&session) {
-            life.ask();
+            identity.ask();
         }
-        let node = self.life.backstage.tree.enter(life.address.clone(), "agent", Some(&self.life.address));
-        life.enter();
-        let driver = drive(&life, call.clone(), task(args), session, self.myself.clone());
+        let node = self.identity.services.tree.enter(identity.address.clone(), "agent", Some(&self.identity.address));
+        identity.enter();
+        let driver = drive(&identity, call.clone(), task(args), session, self.myself.clone());
         let mut child = Child {
-            life,
+            identity,
             actor: None,
             history: RestartHistory::default(),
             restarts: 0,
@@ -103,7 +102,7 @@ impl State {
     /// commands that are the parent's hooks are the child's in any case.
     fn inherited(&self, own: &Definition, has_model: bool) -> Definition {
         let mut definition = own.clone();
-        let parent = &self.life.definition;
+        let parent = &self.identity.definition;
         if let Approvals::Nobody = &definition.approvals
             && let Approvals::Code(_) | Approvals::InTurn(_) | Approvals::Inbox = &parent.approvals
         {
@@ -119,20 +118,21 @@ impl State {
     }
 
     fn start_child(&self, child: &mut Child) {
-        let house = &self.life.backstage;
+        let house = &self.identity.services;
         let parent = self.myself.get_cell();
-        child.life.succeeds(house.agents.0.get(child.life.agent_id.as_str()));
+        child.identity.succeeds(house.agents.mailboxes.get(child.identity.agent_id.as_str()));
         // A name is not given and `pre_start` cannot fail, so neither can this.
-        let Ok((actor, _)) = ActorRuntime::spawn_linked_instant(None, AgentActor, child.life.clone(), parent) else {
+        let Ok((actor, _)) = ActorRuntime::spawn_linked_instant(None, AgentActor, child.identity.clone(), parent)
+        else {
             return;
         };
-        house.agents.0.publish(child.life.agent_id.shared(), actor.clone());
+        house.agents.mailboxes.publish(child.identity.agent_id.shared(), actor.clone());
         child.node.set_restarts(child.restarts);
         child.actor = Some(actor);
     }
 
     pub(super) fn child_ended(&mut self, id: ActorId, reason: String) {
-        let (now, myself) = (self.life.backstage.now().mono, self.myself.clone());
+        let (now, myself) = (self.identity.services.clock.now().mono, self.myself.clone());
         let is_it = |child: &Child| child.actor.as_ref().is_some_and(|actor| actor.get_id() == id);
         let found = self.work().children.iter_mut().find(|(_, child)| is_it(child));
         let Some((call, child)) = found else { return };
@@ -188,8 +188,8 @@ impl State {
     /// A sub-agent lets its parent know what it does. An incarnation says so at its beginning, whatever the one before
     /// it has said: its word may still be on its way.
     pub(super) fn tell_parent(&mut self) {
-        let Stage::Live(machine) = &self.stage else { return };
-        let (Some(by), false) = (&machine.durable().spawned_by, self.life.is_root()) else { return };
+        let Lifecycle::Live(machine) = &self.lifecycle else { return };
+        let (Some(by), false) = (&machine.durable().spawned_by, self.identity.is_root()) else { return };
         let (call, doing) = (by.tool_call_id.clone(), machine.doing());
         if self.work().told.replace(doing) == Some(doing) {
             return;
@@ -202,37 +202,37 @@ impl State {
 
     /// Nothing of a child that is over is kept, but for what is in its journal.
     pub(super) fn end_child(&mut self, child: Child) {
-        let house = self.life.backstage.clone();
+        let house = self.identity.services.clone();
         if let Some(actor) = &child.actor {
             actor.stop(None);
         }
-        house.has_left(&child.life.agent_id);
-        child.life.let_go();
-        let session = child.life.session();
-        match child.life.opened.settings.durability {
+        house.has_left(&child.identity.agent_id);
+        child.identity.let_go();
+        let session = child.identity.session();
+        match child.identity.opened.settings.durability {
             Durability::None => self.work().spent.push(session),
             Durability::Flush | Durability::Os => self.release_child(session),
         }
     }
 
     fn release_child(&self, session: SessionId) {
-        let house = &self.life.backstage;
-        house.sessions.leave(&session, &Occupant::Beneath(self.life.root.clone()));
-        house.release(session);
+        let house = &self.identity.services;
+        house.sessions.leave(&session, &Occupant::Beneath(self.identity.root.clone()));
+        house.journals.release(session);
     }
 
     /// The run's end is durable: what its sub-agents left in memory is not needed any more, nor are those that a crash
     /// left and an abort kept from going on.
     pub(super) fn forget_spent(&mut self) {
-        let house = self.life.backstage.clone();
+        let house = self.identity.services.clone();
         for session in std::mem::take(&mut self.work().orphans) {
             house.has_left(&session.as_str().into());
-            match self.life.opened.settings.durability {
+            match self.identity.opened.settings.durability {
                 Durability::None => self.work().spent.push(session),
                 Durability::Flush | Durability::Os => self.release_child(session),
             }
         }
-        let beneath = Occupant::Beneath(self.life.root.clone());
+        let beneath = Occupant::Beneath(self.identity.root.clone());
         for session in self.work().spent.drain(..) {
             house.sessions.leave(&session, &beneath);
             house.remove(session);
@@ -241,7 +241,7 @@ impl State {
 
     pub(super) fn abort_child(&mut self, call: &ToolCallId) {
         let Some(child) = self.work().children.get_mut(call) else { return };
-        let handle = AgentHandle::new(child.life.clone());
+        let handle = AgentHandle::new(child.identity.clone());
         child.abort = Some(Task::spawn(async move {
             // A child that cannot be told is one that is over, or that the parent's grace period will end.
             let _ = handle.abort().await;
@@ -250,10 +250,16 @@ impl State {
 }
 
 /// Prompts the child with its task, once whatever happens, and reports how its run ended.
-fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, parent: ActorRef<AgentMsg>) -> Task {
-    let (handle, life) = (AgentHandle::new(life.clone()), life.clone());
-    life.backstage.agents.expect(life.agent_id.shared());
-    let at = life.backstage.now().wall;
+fn drive(
+    identity: &Arc<Identity>,
+    call: ToolCallId,
+    task: String,
+    session: SessionId,
+    parent: ActorRef<AgentMsg>,
+) -> Task {
+    let (handle, identity) = (AgentHandle::new(identity.clone()), identity.clone());
+    identity.services.agents.expect(&identity.agent_id);
+    let at = identity.services.clock.now().wall;
     Task::spawn(async move {
         let input_id: InputId = format!("{session}/task").into();
         let messages = vec![Arc::new(AgentMessage::user(task, at))];
@@ -266,7 +272,7 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
-            Err(error) if life.is_lost() => {
+            Err(error) if identity.is_lost() => {
                 let unknown = "what it did is not known: verify before repeating";
                 Err(ToolError::Failed(format!("the sub-agent cannot go on ({error}); {unknown}")))
             }

@@ -3,62 +3,46 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::Wake;
-use playhouse_protocol::{Event, EventId, InputId, Seq};
+use playhouse_protocol::{EventId, InputId, Seq, SessionId};
 use playhouse_session::{Loaded, StoreError, WriterMsg};
-use playhouse_supervision::finish;
-use ractor::ActorRef;
+use playhouse_supervision::{Task, finish};
 
-use super::life::Life;
-use super::msg::AgentMsg;
-use super::state::{Stage, State};
-use crate::backstage::Lease;
+use super::state::{Lifecycle, State};
+use crate::identity::Identity;
 use crate::machine::events::replay;
 use crate::machine::{InputError, Journal, Machine, Report};
-use crate::task::Task;
-
-/// A folded machine, ready to go on.
-#[derive(Debug)]
-pub struct Recovery {
-    machine: Machine,
-    reason: &'static str,
-    wake: Wake,
-    lease: Option<Lease>,
-    /// The number of the journal's last entry.
-    last: Seq,
-    /// What the last incarnation had journaled and did not live to tell.
-    untold: Vec<Event>,
-}
+use crate::mailbox::{AgentMsg, Recovery};
 
 impl State {
     /// Folds the journal; what arrives meanwhile is held.
     pub(super) fn recover(&mut self, reason: &'static str, wake: Wake) {
-        let (life, myself) = (self.life.clone(), self.myself.clone());
+        let (identity, myself) = (self.identity.clone(), self.myself.clone());
         let work = Task::spawn(async move {
-            if let Some(predecessor) = life.take_predecessor() {
+            if let Some(predecessor) = identity.take_predecessor() {
                 // Without a timeout, waiting cannot fail.
                 let _ = predecessor.wait(None).await;
             }
-            let outcome = fold(&life, reason, wake).await;
+            let outcome = fold(&identity, reason, wake).await;
             // An agent that is dead by now does not need it.
             let _ = myself.cast(AgentMsg::Recovered(Box::new(outcome)));
         });
-        self.stage = Stage::Recovering { held: Vec::new(), _work: Some(work) };
+        self.lifecycle = Lifecycle::Recovering { held: Vec::new(), _work: Some(work) };
         self.show();
     }
 
     pub(super) fn recovered(&mut self, outcome: Result<Recovery, String>) {
-        let Stage::Recovering { held, .. } = &mut self.stage else { return };
+        let Lifecycle::Recovering { held, .. } = &mut self.lifecycle else { return };
         let held = std::mem::take(held);
         match outcome {
             Ok(Recovery { mut machine, reason, wake, lease, last, untold }) => {
                 if let Some(lease) = lease {
-                    self.life.lease(lease);
+                    self.identity.lease(lease);
                 }
                 for event in untold {
-                    self.life.topic.publish(event);
+                    self.identity.topic.publish(event);
                 }
                 machine.count_on(self.numbers);
-                self.life.take_up(machine.durable().session_id.clone(), last);
+                self.identity.take_up(machine.durable().session_id.clone(), last);
                 self.ended = machine.durable().ended.clone();
                 self.work().orphans = machine.durable().children_under_way();
                 if wake == Wake::Asked {
@@ -66,11 +50,11 @@ impl State {
                     self.work().asked = machine.durable().children_under_way();
                 }
                 let open = machine.durable().open_input().cloned();
-                let effects = machine.recover(self.life.backstage.now(), reason, wake);
-                self.stage = Stage::Live(Box::new(machine));
+                let effects = machine.recover(self.identity.services.clock.now(), reason, wake);
+                self.lifecycle = Lifecycle::Live(Box::new(machine));
                 // If it parks, everybody is told so.
                 self.carry_out(effects);
-                if let Stage::Parked { reason } = &self.stage {
+                if let Lifecycle::Parked { reason } = &self.lifecycle {
                     if !held.iter().any(|msg| matches!(msg, AgentMsg::Unpark { .. })) {
                         return refuse(held, reason.clone());
                     }
@@ -115,17 +99,17 @@ impl State {
     /// Drops everything that is under way and waits to be told something.
     pub(super) fn park(&mut self, reason: String) {
         self.drop_all(&reason, &InputError::Parked(reason.clone()));
-        self.stage = Stage::Parked { reason };
+        self.lifecycle = Lifecycle::Parked { reason };
         self.show();
     }
 
     /// Drops everything that is under way and ends: someone else owns the session, and it is not taken back.
     pub(super) fn leave(&mut self, reason: String) {
-        tracing::warn!(agent = %self.life.agent_id, "{reason}");
-        self.life.lost();
+        tracing::warn!(agent = %self.identity.agent_id, "{reason}");
+        self.identity.lost();
         self.drop_all(&reason, &InputError::TakenOver(reason.clone()));
-        self.stage = Stage::Parked { reason };
-        if self.life.is_root() {
+        self.lifecycle = Lifecycle::Parked { reason };
+        if self.identity.is_root() {
             finish(&self.myself.get_cell());
         }
     }
@@ -146,15 +130,15 @@ impl State {
         for reply in self.work().waiters.drain().flat_map(|(_, waiting)| waiting) {
             let _ = reply.send(Err(error.clone()));
         }
-        if let Stage::Live(machine) = &self.stage {
+        if let Lifecycle::Live(machine) = &self.lifecycle {
             self.numbers = machine.numbers();
         }
     }
 
     /// Tells the machine what happened, and does what follows.
     pub(super) fn feed(&mut self, report: Report) {
-        let Stage::Live(machine) = &mut self.stage else { return };
-        let effects = machine.report(self.life.backstage.now(), report);
+        let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
+        let effects = machine.report(self.identity.services.clock.now(), report);
         self.carry_out(effects);
     }
 }
@@ -174,24 +158,24 @@ fn refuse(held: Vec<AgentMsg>, reason: String) {
     }
 }
 
-async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Recovery, String> {
-    let mut session = life.session();
-    let (mut told, mut untold) = (life.told(&session), Vec::new());
+async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Result<Recovery, String> {
+    let mut session = identity.session();
+    let (mut told, mut untold) = (identity.told(&session), Vec::new());
     loop {
-        let loaded = load(life, &session).await.map_err(|error| error.to_string())?;
+        let loaded = load(identity, &session).await.map_err(|error| error.to_string())?;
         let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }
         if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
             // What was done can only be told from the journal, and nobody is here to accept the loss.
-            life.lost();
+            identity.lost();
             return Err(format!("the journal of session `{session}` is damaged ({damage})"));
         }
         if loaded.entries.is_empty() {
-            let mut opened = life.opened.as_ref().clone();
+            let mut opened = identity.opened.as_ref().clone();
             opened.session_id = session;
-            let setup = life.setup(&opened.settings, |model| life.model(model));
+            let setup = identity.setup(&opened.settings, |model| identity.model(model));
             let machine = Machine::new(opened, setup);
             return Ok(Recovery { machine, reason, wake, lease: None, last: Seq::default(), untold });
         }
@@ -200,24 +184,26 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
         if told.is_some_and(|told| told.seq <= last) {
             untold.extend(replay(entries(), told).map_err(|error| error.to_string())?);
         }
-        let placeholder = life.setup(&life.opened.settings, Arc::clone);
+        let placeholder = identity.setup(&identity.opened.settings, Arc::clone);
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
-        if let (Some(parent), true) = (&machine.durable().spawned_by, life.is_root()) {
+        if let (Some(parent), true) = (&machine.durable().spawned_by, identity.is_root()) {
             let parent = &parent.parent_session_id;
             return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`"));
         }
         if let Some(next) = machine.durable().rotated_to.clone() {
-            life.occupy(&next)?;
+            identity.occupy(&next)?;
             session = next;
             told = told.map(|_| EventId::default());
             continue;
         }
-        let setup = life.setup(&machine.durable().settings, |model| life.model(model));
+        let setup = identity.setup(&machine.durable().settings, |model| identity.model(model));
         machine.set_setup(setup);
-        let model = life.model(machine.durable().model());
+        let model = identity.model(machine.durable().model());
         let unfinished = machine.durable().is_unfinished();
         let lease = match unfinished {
-            true => Some(life.backstage.connect(&model, life.definition.provider_override.clone()).await?),
+            true => Some(
+                identity.services.connections.connect(&model, identity.definition.provider_override.clone()).await?,
+            ),
             false => None,
         };
         return Ok(Recovery { machine, reason, wake, lease, last, untold });
@@ -225,18 +211,9 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
 }
 
 /// Reads the journal through its writer, after everything that an earlier incarnation sent there.
-async fn load(life: &Arc<Life>, session: &playhouse_protocol::SessionId) -> Result<Loaded, LoadError> {
-    let house = &life.backstage;
-    let address = house.writer_of(session);
-    let mut not = None;
-    loop {
-        let writer: ActorRef<WriterMsg> = house.writers.live(&address, not).await?;
-        let (session, id) = (session.clone(), writer.get_id());
-        match ractor::call!(writer, |reply| WriterMsg::Load { session, reply }) {
-            Ok(loaded) => return Ok(loaded?),
-            Err(_) => not = Some(id),
-        }
-    }
+async fn load(identity: &Arc<Identity>, session: &SessionId) -> Result<Loaded, LoadError> {
+    let load = |reply| WriterMsg::Load { session: session.clone(), reply };
+    Ok(identity.services.journals.ask(session, load).await??)
 }
 
 #[derive(Debug, thiserror::Error)]

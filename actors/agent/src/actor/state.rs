@@ -6,20 +6,19 @@ use std::sync::Arc;
 
 use playhouse_protocol::InputId;
 use playhouse_session::WriterMsg;
-use playhouse_supervision::NodeState;
+use playhouse_supervision::{NodeState, Task};
 use ractor::ActorRef;
 
-use super::life::Life;
-use super::msg::{AgentMsg, Reply, Waiter};
 use super::work::Work;
+use crate::identity::Identity;
 use crate::machine::{InputError, Machine, Numbers, RunReport};
-use crate::task::Task;
+use crate::mailbox::{AgentMsg, Reply, Waiter};
 
 /// How many ended runs an agent remembers for those who ask late.
 const REMEMBERED: usize = 16;
 
 /// Where an incarnation stands.
-pub(super) enum Stage {
+pub(super) enum Lifecycle {
     /// The journal is being folded; what arrives meanwhile is held, bounded by its permits.
     Recovering { held: Vec<AgentMsg>, _work: Option<Task> },
     /// At work, or idle.
@@ -31,8 +30,8 @@ pub(super) enum Stage {
 /// What one incarnation holds.
 pub struct State {
     pub(super) myself: ActorRef<AgentMsg>,
-    pub(super) life: Arc<Life>,
-    pub(super) stage: Stage,
+    pub(super) identity: Arc<Identity>,
+    pub(super) lifecycle: Lifecycle,
     pub(super) ended: VecDeque<Arc<RunReport>>,
     /// Where the machine that takes the place of a parked one counts on.
     pub(super) numbers: Numbers,
@@ -44,16 +43,16 @@ pub struct State {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("life", &self.life).finish_non_exhaustive()
+        f.debug_struct("State").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
 impl State {
-    pub(super) fn new(myself: ActorRef<AgentMsg>, life: Arc<Life>) -> Self {
+    pub(super) fn new(myself: ActorRef<AgentMsg>, identity: Arc<Identity>) -> Self {
         Self {
             myself,
-            life,
-            stage: Stage::Recovering { held: Vec::new(), _work: None },
+            identity,
+            lifecycle: Lifecycle::Recovering { held: Vec::new(), _work: None },
             ended: VecDeque::new(),
             numbers: Numbers::default(),
             work: None,
@@ -63,35 +62,35 @@ impl State {
 
     /// Comes to life: at once for an agent that is new, after folding its journal for another.
     pub(super) fn begin(&mut self) {
-        self.life.show_queue();
-        if self.life.is_fresh() {
-            let opened = self.life.opened.clone();
-            let setup = self.life.setup(&opened.settings, |model| self.life.given(model));
-            self.life.take_reason();
-            self.stage = Stage::Live(Box::new(Machine::new(opened, setup)));
+        self.identity.show_queue();
+        if self.identity.is_fresh() {
+            let opened = self.identity.opened.clone();
+            let setup = self.identity.setup(&opened.settings, |model| self.identity.given(model));
+            self.identity.take_reason();
+            self.lifecycle = Lifecycle::Live(Box::new(Machine::new(opened, setup)));
             self.show();
         } else {
-            let (reason, wake) = (self.life.take_reason(), self.life.take_wake());
+            let (reason, wake) = (self.identity.take_reason(), self.identity.take_wake());
             self.recover(reason, wake);
         }
     }
 
     pub(super) fn hold(&mut self, msg: AgentMsg) {
-        if let Stage::Recovering { held, .. } = &mut self.stage {
+        if let Lifecycle::Recovering { held, .. } = &mut self.lifecycle {
             held.push(msg);
         }
     }
 
     /// Shows in the live tree what the agent is doing.
     pub(super) fn show(&mut self) {
-        let state = match &self.stage {
-            Stage::Recovering { .. } => NodeState::Starting,
-            Stage::Live(machine) if machine.is_running() => NodeState::Running,
-            Stage::Live(_) => NodeState::Idle,
-            Stage::Parked { reason } => NodeState::Parked { reason: reason.clone() },
+        let state = match &self.lifecycle {
+            Lifecycle::Recovering { .. } => NodeState::Starting,
+            Lifecycle::Live(machine) if machine.is_running() => NodeState::Running,
+            Lifecycle::Live(_) => NodeState::Idle,
+            Lifecycle::Parked { reason } => NodeState::Parked { reason: reason.clone() },
         };
         if self.shown.as_ref() != Some(&state) {
-            self.life.backstage.tree.set_state(&self.life.address, state.clone());
+            self.identity.services.tree.set_state(&self.identity.address, state.clone());
             self.shown = Some(state);
         }
     }
@@ -103,9 +102,9 @@ impl State {
 
     /// Keeps nothing of what is over.
     pub(super) fn settle(&mut self) {
-        let rests = match &self.stage {
-            Stage::Live(machine) => machine.is_at_rest(),
-            Stage::Recovering { .. } | Stage::Parked { .. } => true,
+        let rests = match &self.lifecycle {
+            Lifecycle::Live(machine) => machine.is_at_rest(),
+            Lifecycle::Recovering { .. } | Lifecycle::Parked { .. } => true,
         };
         let Some(work) = self.work.as_mut().filter(|_| rests) else { return };
         for reply in work.resting.drain(..) {
@@ -115,8 +114,8 @@ impl State {
         if !work.is_done() {
             return;
         }
-        let session = self.life.session();
-        let address = self.life.backstage.writer_of(&session);
+        let session = self.identity.session();
+        let address = self.identity.services.journals.address(&session);
         let writers = self.work.take().map(|work| work.writers).unwrap_or_default();
         if let Some((_, writer)) = writers.iter().find(|(known, _)| *known == address) {
             // One that is gone has nothing to let go of.
@@ -126,13 +125,13 @@ impl State {
 
     pub(super) fn await_run(&mut self, input_id: InputId, reply: Waiter) {
         let ended = self.ended_run(&input_id);
-        match &self.stage {
+        match &self.lifecycle {
             // Whoever asked may be gone.
             _ if ended.is_ok() => drop(reply.send(ended)),
-            Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
-            Stage::Live(machine) if !machine.durable().knows_run(&input_id) => drop(reply.send(ended)),
+            Lifecycle::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+            Lifecycle::Live(machine) if !machine.durable().knows_run(&input_id) => drop(reply.send(ended)),
             // Its end may be on its way into the journal.
-            Stage::Live(_) | Stage::Recovering { .. } => {
+            Lifecycle::Live(_) | Lifecycle::Recovering { .. } => {
                 let waiting = self.work().waiters.entry(input_id).or_default();
                 waiting.retain(|reply| !reply.is_closed());
                 waiting.push(reply);
@@ -148,11 +147,11 @@ impl State {
 
     /// Answers when nothing is under way and everything is in the journal.
     pub(super) fn await_rest(&mut self, reply: Reply) {
-        match &self.stage {
-            Stage::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
-            Stage::Recovering { .. } => self.hold(AgentMsg::AwaitRest { reply }),
+        match &self.lifecycle {
+            Lifecycle::Parked { reason } => drop(reply.send(Err(InputError::Parked(reason.clone())))),
+            Lifecycle::Recovering { .. } => self.hold(AgentMsg::AwaitRest { reply }),
             // `settle` follows every message.
-            Stage::Live(_) => self.work().resting.push(reply),
+            Lifecycle::Live(_) => self.work().resting.push(reply),
         }
     }
 
@@ -188,8 +187,8 @@ mod tests {
     /// for by every agent at rest: put what is rare into [`Work`], the machine's flight, or a box.
     #[test]
     fn what_every_agent_at_rest_holds_is_small() {
-        let sizes = [size_of::<State>(), size_of::<Machine>(), size_of::<Life>()];
-        assert!(sizes[0] <= 128 && sizes[1] <= 648 && sizes[2] <= 240, "state, machine, life: {sizes:?}");
+        let sizes = [size_of::<State>(), size_of::<Machine>(), size_of::<Identity>()];
+        assert!(sizes[0] <= 128 && sizes[1] <= 648 && sizes[2] <= 240, "state, machine, identity: {sizes:?}");
         let futures = [future(AgentActor::handle), future(AgentActor::handle_supervisor_evt)];
         assert!(futures.iter().all(|size| *size <= 32), "{futures:?}");
     }

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use playhouse_protocol::{CallId, InputId, ModelConfig, PermissionId, SessionId, StreamConfig, ToolCallId};
 use playhouse_provider::ConnectionMsg;
 use playhouse_session::WriterMsg;
-use playhouse_supervision::{Permit, TreeNode};
+use playhouse_supervision::{Permit, Task, TreeNode};
 use playhouse_tools::ExecutorMsg;
 use ractor::ActorRef;
 
 use super::children::Child;
-use super::msg::{Reply, Waiter};
 use super::watch::Watched;
 use crate::approvals::{Filed, OpenQuestion};
 use crate::machine::{Doing, HookId, Timer};
-use crate::task::Task;
+use crate::mailbox::{Reply, Waiter};
 
 /// A question that waits, with whoever was asked.
 pub(super) enum Asked {

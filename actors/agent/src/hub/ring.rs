@@ -1,11 +1,11 @@
 //! One subscriber's ring: what it has not read yet, with a bound.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use jiff::Timestamp;
-use playhouse_protocol::{AgentEvent, AgentId, Content, Event, EventId, SessionId, StreamDelta};
+use playhouse_protocol::{AgentEvent, AgentId, Content, Event, EventId, SessionId, StreamDelta, lock};
 
 /// How many bytes of pieces and partial results a ring holds. Whoever is that far behind reads the whole message when
 /// it ends.
@@ -93,7 +93,7 @@ impl Ring {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::actor::{Life, Origin};
-use playhouse_agent::backstage::Outside;
-use playhouse_agent::backstage::writer_id;
-use playhouse_agent::{AgentHandle, Backstage, Definition, Roster};
+use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices, writer_id};
+use playhouse_agent::{AgentHandle, Definition, Identity, Origin, Services};
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Refusal, Seq, SessionId};
 use playhouse_provider::{ConnectionMsg, connection_key};
 use playhouse_session::{Loaded, MemoryStore, Reader, WriterMsg, shard};
 use playhouse_supervision::{
-    ChildSpec, Directory, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorArgs, SupervisorMsg, Tree,
-    start_fn,
+    ChildSpec, Directory, RestartBudget, RestartPolicy, Roster, Shutdown, Supervisor, SupervisorArgs, SupervisorMsg,
+    Tree, start_fn,
 };
+use playhouse_tools::policy::LiveRules;
+use playhouse_tools::{Outputs, ToolRuntime};
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -126,7 +126,7 @@ impl Actor for Line {
 }
 
 pub struct Theatre {
-    pub house: Arc<Backstage>,
+    pub house: Arc<Services>,
     shards: usize,
     _root: ActorRef<SupervisorMsg>,
     appends: (mpsc::Sender<Append>, mpsc::Receiver<Append>),
@@ -141,11 +141,11 @@ impl Theatre {
         args.children = vec![providers.spec(tree.clone(), None, Shutdown::Kill).into()];
         let root = Supervisor::root(args).await.unwrap();
         let memory = Arc::<MemoryStore>::default();
-        let journals = Reader::new(memory.clone(), memory);
-        let house = Arc::new(Backstage::new("node".into(), tree, shards, providers, journals, Outside::default()));
-        for shard in 0..shards {
-            house.writers.expect(writer_id(shard));
-        }
+        let journals = Journals::new(shards, Reader::new(memory.clone(), memory));
+        let tools =
+            ToolServices { runtime: ToolRuntime::new("node"), outputs: Outputs::default(), sandbox: Arc::default() };
+        let rules = LastingRules::new(LiveRules::default(), None);
+        let house = Arc::new(Services::new(tree, journals, (providers, Outside::default()), tools, rules));
         let theatre = Self { house, shards, _root: root, appends: mpsc::channel(64), asks: mpsc::channel(64) };
         theatre.connection().await;
         theatre
@@ -154,7 +154,7 @@ impl Theatre {
     /// A new incarnation of a shard's writer.
     pub async fn writer(&self, shard: usize) -> ActorRef<WriterMsg> {
         let (writer, _) = Actor::spawn(None, Scribe, self.appends.0.clone()).await.unwrap();
-        self.house.writers.publish(writer_id(shard), writer.clone());
+        self.house.journals.writers.publish(writer_id(shard), writer.clone());
         writer
     }
 
@@ -162,7 +162,7 @@ impl Theatre {
     async fn connection(&self) {
         let id = format!("connection/{}", connection_key(&ModelConfig::scripted("x")));
         let (house, to) = (self.house.clone(), self.asks.0.clone());
-        self.house.connections.expect(id.as_str());
+        self.house.connections.directory.expect(id.as_str());
         let spec = ChildSpec {
             id: id.as_str().into(),
             kind: "connection",
@@ -173,12 +173,12 @@ impl Theatre {
                 let (house, id, to) = (house.clone(), id.clone(), to.clone());
                 async move {
                     let (line, _) = Actor::spawn_linked(None, Line, to, above).await.map_err(|e| e.to_string())?;
-                    house.connections.publish(id.as_str(), line.clone());
+                    house.connections.directory.publish(id.as_str(), line.clone());
                     Ok(line.get_cell())
                 }
             }),
         };
-        self.house.providers.add(spec).await.unwrap();
+        self.house.connections.roster.add(spec).await.unwrap();
     }
 
     pub fn shard(&self, session: &SessionId) -> usize {
@@ -208,10 +208,9 @@ impl Theatre {
 
     pub async fn agent_of(&self, session: &str, definition: Definition) -> AgentHandle {
         let opened = Opened::new(session.into(), SessionId::new(session).unwrap(), Arc::new(settings()));
-        let life = Life::new(self.house.clone(), Arc::new(definition), opened, Origin::New);
-        let life = Arc::new(life);
-        playhouse_agent::testing::start(&life).await.unwrap();
-        AgentHandle::new(life)
+        let identity = Arc::new(Identity::new(self.house.clone(), Arc::new(definition), opened, Origin::New));
+        playhouse_agent::testing::start(&identity).await.unwrap();
+        AgentHandle::new(identity)
     }
 }
 

@@ -10,7 +10,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 use playhouse_protocol::{AgentEvent, Event, PermissionDecision, PermissionId};
 
-use crate::handle::{Agent, AgentHandle, HandleError, answered};
+use super::{Agent, AgentHandle, HandleError, answered};
 use crate::hub::Subscription;
 use crate::machine::RunReport;
 

@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::handle::{AgentHandle, HandleError};
+use super::{AgentHandle, HandleError};
 use crate::machine::RunReport;
 
 /// Where the value of a form that is no object is kept: services take objects only.

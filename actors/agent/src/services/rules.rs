@@ -6,8 +6,9 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use playhouse_protocol::lock;
 use playhouse_supervision::Threads;
 use playhouse_tools::policy::{LiveRules, Rule, Rules};
 use tokio::sync::watch;
@@ -42,9 +43,14 @@ impl LastingRules {
         Self(Arc::new(Shared { rules, book, unwritten: Mutex::default(), is_writing, threads }))
     }
 
+    /// The rules as they are now, and as they change.
+    pub fn live(&self) -> &LiveRules {
+        &self.0.rules
+    }
+
     /// Lets rules hold for everyone from now on, and has them written down. Needs a runtime; does not wait.
     pub fn remember(&self, rules: &[String]) {
-        let mut unwritten = self.0.lock();
+        let mut unwritten = lock(&self.0.unwritten);
         let mut all = Rules::clone(&self.0.rules.get());
         for text in rules {
             // A rule was made by a question of ours, so it can be read; one that cannot would allow nothing anyway.
@@ -75,10 +81,6 @@ impl LastingRules {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes until nothing is left.
     fn write_down(&self, book: &dyn RuleBook) {
         while let Some(rules) = self.next() {
@@ -92,7 +94,7 @@ impl Shared {
 
     /// What is to be written next; without any, nobody writes any more.
     fn next(&self) -> Option<Vec<String>> {
-        let mut unwritten = self.lock();
+        let mut unwritten = lock(&self.unwritten);
         let rules = std::mem::take(&mut *unwritten);
         if rules.is_empty() {
             self.is_writing.send_replace(false);

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use playhouse_protocol::entry::{PlannedChange, Settings, Wake};
 use playhouse_protocol::{
-    AgentId, CallReport, Command, CommitReport, History, InputId, LoopId, SessionId, ToolCallId, ToolError, ToolReport,
-    ToolResult,
+    AgentId, CallReport, Command, CommitReport, Event, History, InputId, LoopId, Seq, SessionId, ToolCallId, ToolError,
+    ToolReport, ToolResult,
 };
 use playhouse_provider::ConnectionMsg;
 use playhouse_session::WriterMsg;
 use playhouse_supervision::{Absent, Permit};
 use ractor::{ActorRef, RpcReplyPort};
 
-use super::recovery::Recovery;
 use crate::machine::{Doing, HookId, InputError, Machine, RunReport, Timer, Verdict};
+use crate::services::Lease;
 
 /// Who gets the answer to an input.
 pub type Reply = RpcReplyPort<Result<(), InputError>>;
@@ -29,6 +30,21 @@ pub enum NoConnection {
     /// Its connection is parked, or gone.
     #[error(transparent)]
     Absent(#[from] Absent),
+}
+
+/// A machine that was folded from its journal, ready to go on.
+#[derive(Debug)]
+pub struct Recovery {
+    pub(crate) machine: Machine,
+    /// Why it had to be folded, for the journal.
+    pub(crate) reason: &'static str,
+    pub(crate) wake: Wake,
+    /// Its share in the connection that an unfinished run needs.
+    pub(crate) lease: Option<Lease>,
+    /// The number of the journal's last entry.
+    pub(crate) last: Seq,
+    /// What the last incarnation had journaled and did not live to tell.
+    pub(crate) untold: Vec<Event>,
 }
 
 /// What an agent is told.
@@ -219,11 +235,11 @@ pub struct AgentState {
     /// The conversation.
     pub messages: History,
     /// Changes that wait for someone to approve of them.
-    pub plan: Vec<playhouse_protocol::entry::PlannedChange>,
+    pub plan: Vec<PlannedChange>,
     /// Inputs that wait in its queues: steering, follow-ups.
     pub queued: (usize, usize),
     /// How it is configured.
-    pub settings: playhouse_protocol::entry::Settings,
+    pub settings: Settings,
 }
 
 impl AgentState {

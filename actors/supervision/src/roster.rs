@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use playhouse_supervision::{
-    ChildSpec, Directory, Ending, NoticeFn, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorArgs,
-    SupervisorError, SupervisorMsg, Tree, start_fn,
-};
 use ractor::Actor;
+
+use crate::child::{ChildSpec, Shutdown, start_fn};
+use crate::directory::Directory;
+use crate::restart::{RestartBudget, RestartPolicy};
+use crate::supervisor::{Ending, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
+use crate::tree::Tree;
 
 /// A supervisor by its id, and the children it has.
 #[derive(Clone, Debug)]

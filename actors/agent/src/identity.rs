@@ -1,23 +1,21 @@
-//! What an agent's incarnations share.
+//! What an agent's incarnations share, and its handles know.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use playhouse_protocol::entry::{Opened, Settings, Wake};
-use playhouse_protocol::{AgentId, EventId, ModelConfig, Op, Seq, SessionId};
+use playhouse_protocol::{AgentId, EventId, ModelConfig, Op, Seq, SessionId, lock};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
-use super::msg::AgentMsg;
-use super::redaction::clean_opened;
-use crate::backstage::{Backstage, Lease};
 use crate::definition::{Definition, Toolbox};
 use crate::hooks::Approvals;
 use crate::hub::Topic;
-use crate::keys::with_key;
 use crate::machine::{Approver, Setup};
-use crate::sessions::Occupant;
+use crate::mailbox::AgentMsg;
+use crate::redaction::clean_opened;
+use crate::services::{Lease, Occupant, Services, with_key};
 
 /// How many models' keys an agent remembers.
 const KEYED: usize = 16;
@@ -25,9 +23,9 @@ const KEYED: usize = 16;
 pub const ADMITTED: usize = 64;
 
 /// What an agent's incarnations share: what it is, and where its journal is.
-pub struct Life {
-    /// The house.
-    pub backstage: Arc<Backstage>,
+pub struct Identity {
+    /// What it shares with the other agents of its house.
+    pub services: Arc<Services>,
     /// The agent.
     pub agent_id: AgentId,
     /// Its place in the live tree.
@@ -74,25 +72,25 @@ pub enum Origin {
     Stored,
 }
 
-impl Life {
+impl Identity {
     /// The life of an agent that begins with `opened`, or with the journal of its session.
-    pub fn new(backstage: Arc<Backstage>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
-        let topic = backstage.hub.topic(&opened.agent_id);
+    pub fn new(services: Arc<Services>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
+        let topic = services.hub.topic(&opened.agent_id);
         let root = opened.agent_id.clone();
-        Self::telling(topic, root, backstage, definition, opened, origin)
+        Self::telling(topic, root, services, definition, opened, origin)
     }
 
     /// The life of a sub-agent: what it tells, whoever listens to the parent's tree hears as well.
-    pub(super) fn beneath(parent: &Life, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
-        let backstage = parent.backstage.clone();
-        let topic = backstage.hub.topic_beneath(&opened.agent_id, &parent.topic);
-        Self::telling(topic, parent.root.clone(), backstage, definition, opened, origin)
+    pub(crate) fn beneath(parent: &Identity, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
+        let services = parent.services.clone();
+        let topic = services.hub.topic_beneath(&opened.agent_id, &parent.topic);
+        Self::telling(topic, parent.root.clone(), services, definition, opened, origin)
     }
 
     fn telling(
         topic: Arc<Topic>,
         root: AgentId,
-        backstage: Arc<Backstage>,
+        services: Arc<Services>,
         definition: Arc<Definition>,
         mut opened: Opened,
         origin: Origin,
@@ -100,10 +98,10 @@ impl Life {
         let models = std::iter::once(&opened.settings.model).chain(&opened.settings.fallbacks);
         let keyed: Vec<_> = models.filter(|model| model.api_key.is_some()).cloned().collect();
         if !keyed.is_empty() {
-            keyed.iter().for_each(|model| backstage.learn_key(model));
+            keyed.iter().for_each(|model| services.connections.learn_key(model));
             keep_keys_out(Arc::make_mut(&mut opened.settings));
         }
-        clean_opened(&backstage.secrets(), &mut opened);
+        clean_opened(&services.connections.secrets(), &mut opened);
         Self {
             topic,
             root,
@@ -122,17 +120,17 @@ impl Life {
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
             is_lost: AtomicBool::new(false),
-            backstage,
+            services,
         }
     }
 
     /// It is sure to go on stage: callbacks are called from here on, and of a new session nothing was told yet.
     pub fn enter(self: &Arc<Self>) {
-        self.backstage.has_entered(self);
+        self.services.agents.enter(self);
         if self.fresh.load(Ordering::SeqCst) {
             self.topic.told_up_to(self.session(), EventId::default());
         }
-        self.backstage.hub.call_back(&self.topic, &self.definition.callbacks);
+        self.services.hub.call_back(&self.topic, &self.definition.callbacks);
     }
 
     /// It is off the stage for good, and takes no more sessions.
@@ -146,12 +144,12 @@ impl Life {
     }
 
     /// Its journal is damaged or someone else's, and it does not go on.
-    pub(super) fn lost(&self) {
+    pub(crate) fn lost(&self) {
         self.is_lost.store(true, Ordering::SeqCst);
     }
 
     /// Whether it does not go on because its journal is damaged or someone else's.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::SeqCst)
     }
 
@@ -164,11 +162,11 @@ impl Life {
     }
 
     /// Takes one more session for it, or says why not.
-    pub(super) fn occupy(&self, session: &SessionId) -> Result<(), String> {
-        let taken = self.backstage.sessions.occupy_also(&self.root, session, self.occupant());
+    pub(crate) fn occupy(&self, session: &SessionId) -> Result<(), String> {
+        let taken = self.services.sessions.occupy_also(&self.root, session, self.occupant());
         if taken.is_ok() && self.left.load(Ordering::SeqCst) {
             // A recovery that outlived its agent by a moment: nobody would give the session up again.
-            self.backstage.sessions.leave(session, &self.occupant());
+            self.services.sessions.leave(session, &self.occupant());
             return Err(format!("agent `{}` has left the stage", self.agent_id));
         }
         taken.map_err(|by| match by {
@@ -194,23 +192,23 @@ impl Life {
     }
 
     /// Remembers whom the incarnation that is about to start succeeds. Called before it is published.
-    pub(super) fn succeeds(&self, predecessor: Option<ActorRef<AgentMsg>>) {
+    pub(crate) fn succeeds(&self, predecessor: Option<ActorRef<AgentMsg>>) {
         let cell = predecessor.map(|actor| actor.get_cell());
         *lock(&self.predecessor) = cell;
     }
 
-    pub(super) fn take_predecessor(&self) -> Option<ActorCell> {
+    pub(crate) fn take_predecessor(&self) -> Option<ActorCell> {
         lock(&self.predecessor).take()
     }
 
     /// It goes on in another session, of which nothing was told yet.
-    pub(super) fn move_to(&self, session: SessionId) {
+    pub(crate) fn move_to(&self, session: SessionId) {
         self.topic.told_up_to(session.clone(), EventId::default());
         *lock(&self.session) = session;
     }
 
     /// Takes up a session whose journal was folded up to `last`. What an earlier process journaled is not told again.
-    pub(super) fn take_up(&self, session: SessionId, last: Seq) {
+    pub(crate) fn take_up(&self, session: SessionId, last: Seq) {
         if self.told(&session).is_none() {
             self.topic.told_up_to(session.clone(), EventId { seq: last, k: u32::MAX });
         }
@@ -218,12 +216,12 @@ impl Life {
     }
 
     /// The last event of a session that an incarnation of this agent told here; `None` when none of them was in it.
-    pub(super) fn told(&self, session: &SessionId) -> Option<EventId> {
+    pub(crate) fn told(&self, session: &SessionId) -> Option<EventId> {
         self.topic.told().filter(|(told, _)| told == session).map(|(_, id)| id)
     }
 
     /// Why this incarnation is needed; the next one will be needed because this one died.
-    pub(super) fn take_reason(&self) -> &'static str {
+    pub(crate) fn take_reason(&self) -> &'static str {
         if self.begun.swap(true, Ordering::SeqCst) { "restarted after a crash" } else { "resumed" }
     }
 
@@ -233,22 +231,22 @@ impl Life {
     }
 
     /// Whether someone asked for this incarnation.
-    pub(super) fn take_wake(&self) -> Wake {
+    pub(crate) fn take_wake(&self) -> Wake {
         if self.asked.swap(false, Ordering::SeqCst) { Wake::Asked } else { Wake::Restarted }
     }
 
     /// Whether this is the first incarnation of a session that cannot have a journal; true once.
-    pub(super) fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         self.fresh.swap(false, Ordering::SeqCst)
     }
 
     /// Lets the live tree show how many inputs wait.
-    pub(super) fn show_queue(&self) {
-        self.backstage.tree.set_queue(&self.address, self.admission.counter().clone());
+    pub(crate) fn show_queue(&self) {
+        self.services.tree.set_queue(&self.address, self.admission.counter().clone());
     }
 
     /// Remembers a model with its key, which no journal holds.
-    pub(super) fn learn(&self, model: Arc<ModelConfig>) {
+    pub(crate) fn learn(&self, model: Arc<ModelConfig>) {
         let mut keyed = lock(&self.keyed);
         let bare = ModelConfig { api_key: None, ..(*model).clone() };
         keyed.retain(|known| ModelConfig { api_key: None, ..(**known).clone() } != bare);
@@ -258,7 +256,7 @@ impl Life {
     }
 
     /// The model of the settings, with the key that the program gave for it.
-    pub(super) fn given(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
+    pub(crate) fn given(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
         let mut model = settings.clone();
         if model.api_key.is_none() {
             let keyed = lock(&self.keyed);
@@ -273,9 +271,9 @@ impl Life {
     }
 
     /// The model to ask: the one of the settings, with the key the program gave, or one from the environment.
-    pub(super) fn model(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
+    pub(crate) fn model(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
         let model = with_key(self.given(settings));
-        self.backstage.learn_key(&model);
+        self.services.connections.learn_key(&model);
         model
     }
 
@@ -284,7 +282,7 @@ impl Life {
     }
 
     /// The connection it has a share in.
-    pub(super) fn leased(&self) -> Option<Arc<str>> {
+    pub(crate) fn leased(&self) -> Option<Arc<str>> {
         lock(&self.lease).as_ref().map(|lease| lease.id().clone())
     }
 
@@ -294,8 +292,8 @@ impl Life {
     }
 
     /// What the machine works with; `key` gives a model its key.
-    pub(super) fn setup(&self, settings: &Settings, key: impl Fn(&Arc<ModelConfig>) -> Arc<ModelConfig>) -> Setup {
-        let toolbox = Toolbox::new(&self.definition, self.backstage.rules.clone());
+    pub(crate) fn setup(&self, settings: &Settings, key: impl Fn(&Arc<ModelConfig>) -> Arc<ModelConfig>) -> Setup {
+        let toolbox = Toolbox::new(&self.definition, self.services.rules.live().clone());
         let mut setup = Setup::new(Arc::new(toolbox), key(&settings.model));
         setup.fallbacks = settings.fallbacks.iter().map(key).collect();
         setup.hooks = self.definition.points();
@@ -310,9 +308,9 @@ impl Life {
     }
 }
 
-impl fmt::Debug for Life {
+impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Life")
+        f.debug_struct("Identity")
             .field("agent_id", &self.agent_id)
             .field("session", &self.session())
             .finish_non_exhaustive()
@@ -320,7 +318,7 @@ impl fmt::Debug for Life {
 }
 
 /// Takes the keys out of settings: they are for whoever asks, not for the journal.
-pub(super) fn keep_keys_out(settings: &mut Settings) {
+pub(crate) fn keep_keys_out(settings: &mut Settings) {
     for model in std::iter::once(&mut settings.model).chain(&mut settings.fallbacks) {
         if model.api_key.is_some() {
             Arc::make_mut(model).api_key = None;
@@ -331,8 +329,4 @@ pub(super) fn keep_keys_out(settings: &mut Settings) {
 /// The place of an agent in the live tree.
 pub fn address(agent: &AgentId) -> String {
     format!("agent/{agent}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

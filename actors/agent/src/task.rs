@@ -1,3 +1,0 @@
-//! Work that waits, outside of handlers, and ends with its owner.
-
-pub(crate) use playhouse_supervision::Task;
