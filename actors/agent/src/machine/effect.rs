@@ -8,8 +8,7 @@ use playhouse_protocol::{
 };
 use serde_json::Value;
 
-use super::input::{HookCall, HookId, InputError, Timer};
-use super::run_report::RunReport;
+use crate::machine::{HookCall, HookId, InputError, RunReport};
 
 /// What the machine asks for. An effect is only handed out when it may happen.
 #[derive(Debug)]
@@ -143,4 +142,17 @@ pub enum Target {
     Child(ToolCallId),
     /// A hook.
     Hook(HookId),
+}
+
+/// What time can be up for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Timer {
+    /// A hook.
+    Hook(HookId),
+    /// An answer to a question.
+    Permission(PermissionId),
+    /// Tools that were told to stop.
+    AbortGrace,
+    /// The run.
+    Deadline,
 }

@@ -7,40 +7,17 @@
 //! acknowledgements) waits in the entry's batch and is released by `Committed`, in order. When the journal cannot
 //! be written the state is ahead of the truth, so the agent drops it and folds again.
 //!
-//! The rooms: `accept` takes commands in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
-//! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
-//! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run`
-//! act on what they say, `rotate` changes the session; `commit` holds back what must wait until entries are durable;
-//! [`durable`] is the state that `apply` folds from entries, and [`events`] says what they mean to observers.
+//! The rooms: `state` is what the machine knows, `steps` is what it does with what it is told, `hooks` is where it asks
+//! the user's hooks. What goes in and out is plain data: `report`, `effect`, `input_error`, and `catalog` for the
+//! questions about tools.
 
-mod accept;
-mod apply;
-mod call;
-mod commit;
-mod digest;
-pub mod durable;
-pub mod effect;
-pub mod events;
-mod extra;
-mod flight;
-pub mod hook;
+mod catalog;
+mod effect;
 mod hooks;
-mod hooks_run;
-mod hooks_tool;
-pub mod input;
-mod pipeline;
-mod plan;
+mod input_error;
 pub(crate) mod report;
-mod rotate;
-pub mod run;
-pub mod run_report;
-mod seen;
-mod step;
-mod time;
-mod tools;
-mod turn;
-mod updates;
-mod verdict;
+mod state;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,16 +27,18 @@ use playhouse_protocol::chain::Members;
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{Command, Entry, EntryBody, EntryId, History, ModelConfig, PermissionDecision, Seq};
 
-pub use durable::Durable;
-pub use effect::{Effect, Start, Target};
-use flight::{Counters, InFlight, Session};
-pub use input::{
-    AfterTool, Authority, BeforeTool, Catalog, Doing, FilterVerdict, Filtered, HookCall, HookId, HookPoint, HookSet,
-    InputError, MayStop, Now, Opening, Permit, SessionSource, SlowHooks, Timer, Verdict, Vetting,
-};
+pub use catalog::{Authority, Catalog, Vetting};
+pub use effect::{Effect, Start, Target, Timer};
+pub use hooks::points::{HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks};
+pub use hooks::verdict::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Opening, Permit, Verdict};
+pub use input_error::InputError;
+pub use report::Doing;
 pub(crate) use report::Report;
-pub use run_report::RunReport;
-use step::Step;
+pub use state::durable::Durable;
+use state::flight::{Counters, InFlight, Session};
+pub use state::run_report::RunReport;
+pub use state::{durable, events, run};
+use steps::Step;
 
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
@@ -71,6 +50,15 @@ const ABORT_GRACE: Duration = Duration::from_secs(2);
 /// How often in a row an agent may be restarted in the middle of its work without getting anywhere. Each time may buy a
 /// response of the model; a crash that has nothing to do with the agent does not come so often at the same place.
 const MOST_RESTARTS: u32 = 10;
+
+/// The time, passed in: the machine has no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Unix milliseconds, for people.
+    pub wall: u64,
+    /// A clock that never goes back, for deadlines.
+    pub mono: Duration,
+}
 
 /// Whether there is anyone to ask for permission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

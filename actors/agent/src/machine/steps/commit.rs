@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, Seq, SessionId};
 
-use super::effect::Effect;
-use super::flight::{Gate, Item, PendingBatch, ToolStage};
-use super::input::{InputError, Timer};
-use super::{Machine, events};
+use crate::machine::state::flight::{Gate, Item, PendingBatch, ToolStage};
+use crate::machine::{Effect, InputError, Machine, Timer, events};
 
 impl Machine {
     /// Makes an entry and applies it; what follows from it waits until it is durable.
-    pub(super) fn push(&mut self, body: EntryBody) {
+    pub(in crate::machine) fn push(&mut self, body: EntryBody) {
         let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
         self.push_in(loop_id, body);
     }
@@ -40,7 +38,7 @@ impl Machine {
     }
 
     /// Something to do once everything made so far is durable.
-    pub(super) fn act(&mut self, effect: Effect) {
+    pub(in crate::machine) fn act(&mut self, effect: Effect) {
         self.flight.items.push(Item::Act(effect));
     }
 
@@ -51,7 +49,7 @@ impl Machine {
     }
 
     /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
-    pub(super) fn seal(&mut self) {
+    pub(in crate::machine) fn seal(&mut self) {
         let items = std::mem::take(&mut self.flight.items);
         if self.flight.entries.is_empty() {
             match self.flight.pending.back_mut() {
@@ -75,7 +73,7 @@ impl Machine {
 
     /// A batch is durable. What waits happens in the order it was made, even when a change of session has batches at
     /// two writers and the later one is faster.
-    pub(super) fn committed(&mut self, batch: u64, seqs: &[Seq]) {
+    pub(in crate::machine) fn committed(&mut self, batch: u64, seqs: &[Seq]) {
         let Some(held) = self.flight.pending.iter_mut().find(|held| held.batch.number == batch) else { return };
         held.seqs = Some(seqs.into());
         while let Some(oldest) = self.flight.pending.pop_front() {
@@ -153,7 +151,7 @@ impl Machine {
     }
 
     /// The state is ahead of the journal: nothing more happens until someone folds again.
-    pub(super) fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
+    pub(in crate::machine) fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
         // One that nobody waits for is of a machine before this one.
         let Some(held) = self.flight.pending.iter().find(|held| held.batch.number == failed) else { return };
         let journal = held.session.clone();
@@ -179,7 +177,7 @@ impl Machine {
         self.out.push(Effect::Park { reason });
     }
 
-    pub(super) fn send_again(&mut self) {
+    pub(in crate::machine) fn send_again(&mut self) {
         for pending in &self.flight.pending {
             self.out.push(Effect::Append { session: pending.session.clone(), batch: pending.batch.clone() });
         }

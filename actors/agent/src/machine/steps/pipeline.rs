@@ -13,13 +13,13 @@ use playhouse_protocol::{
     Answer, EffectClass, EntryBody, Level, Passage, PermissionDecision, PermissionId, Question, Ruling, ToolCallId,
 };
 
-use super::durable::{CallSlot, CallState, HookWord, Origin, Run};
-use super::effect::Effect;
-use super::flight::{ToolFlight, ToolStage};
-use super::hooks_tool::Word;
-use super::input::{Authority, HookCall, HookPoint, Timer, Verdict, Vetting};
-use super::step::Step;
-use super::{Approver, Machine, PERMISSION_DEADLINE};
+use crate::machine::hooks::tool_hooks::Word;
+use crate::machine::state::digest;
+use crate::machine::state::flight::{ToolFlight, ToolStage};
+use crate::machine::state::run::{CallSlot, CallState, HookWord, Origin, Run};
+use crate::machine::{
+    Approver, Authority, Effect, HookCall, HookPoint, Machine, PERMISSION_DEADLINE, Step, Timer, Verdict, Vetting,
+};
 
 /// How many calls of one response are run.
 pub const MAX_CALLS: usize = 25;
@@ -242,5 +242,5 @@ impl CallSlot {
 
 /// The name of the question about a call: an answer is for these arguments and no others.
 fn question_id(slot: &CallSlot) -> PermissionId {
-    format!("{}-{}", slot.question(), super::digest::of(&slot.args)).into()
+    format!("{}-{}", slot.question(), digest::of(&slot.args)).into()
 }

@@ -10,10 +10,10 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
-use super::extra::Extra;
+use super::rare::Extra;
+use super::recent_inputs::Seen;
 pub use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
-use super::run_report::RunReport;
-use super::seen::Seen;
+use crate::machine::RunReport;
 
 /// The fold of a journal.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,16 +9,14 @@ use playhouse_protocol::{
     Message, Op, PermissionDecision, PermissionId, Point, Question,
 };
 
-use super::durable::{CallSlot, CallState, Durable, Run};
-use super::effect::Effect;
-use super::input::{InputError, Timer};
-use super::{Machine, overdue};
+use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::{Durable, Effect, InputError, Machine, Timer, overdue};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;
 
 impl Machine {
-    pub(super) fn accept(&mut self, Command { id: input_id, op }: Command) {
+    pub(in crate::machine) fn accept(&mut self, Command { id: input_id, op }: Command) {
         if let Some(reason) = &self.flight.parked {
             let error = InputError::Parked(reason.clone());
             self.act(Effect::Refuse { input_id, error });
@@ -182,7 +180,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn permission_overdue(&mut self, permission_id: &PermissionId) {
+    pub(in crate::machine) fn permission_overdue(&mut self, permission_id: &PermissionId) {
         // An answer that came first makes this a question that is no longer open.
         let _ = self.resolve(permission_id, overdue(), None);
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use playhouse_protocol::entry::{Placed, QueuedInput};
 use playhouse_protocol::{
@@ -10,9 +11,7 @@ use playhouse_protocol::{
     SessionId, ToolCallId, ToolError, ToolResult,
 };
 
-use super::effect::Effect;
-use super::input::{Doing, HookId, HookPoint, Verdict};
-use super::time::Clock;
+use crate::machine::{Doing, Effect, HookId, HookPoint, Verdict};
 
 /// What is under way.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Flight {
 }
 
 impl RunFlight {
-    pub(super) const fn none() -> Self {
+    pub(in crate::machine) const fn none() -> Self {
         Self {
             call: None,
             lost: 0,
@@ -88,6 +87,23 @@ impl RunFlight {
             tools: BTreeMap::new(),
             clock: Clock::ZERO,
         }
+    }
+}
+
+/// The part of a run's running time that its journal does not have yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// What was counted before `since`.
+    pub spent: Duration,
+    /// Since when it counts, on the machine's monotonic clock; `None` while it stands still.
+    pub since: Option<Duration>,
+}
+
+impl Clock {
+    const ZERO: Self = Self { spent: Duration::ZERO, since: None };
+
+    pub fn read(&self, now: Duration) -> Duration {
+        self.spent.saturating_add(self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)))
     }
 }
 

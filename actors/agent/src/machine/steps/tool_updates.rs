@@ -2,12 +2,11 @@
 
 use playhouse_protocol::{AgentEvent, Content, ToolCallId, ToolResult};
 
-use super::Machine;
-use super::flight::{ToolStage, Update};
-use super::input::{HookCall, HookPoint, Permit, Verdict};
+use crate::machine::state::flight::{ToolStage, Update};
+use crate::machine::{HookCall, HookPoint, Machine, Permit, Verdict};
 
 impl Machine {
-    pub(super) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
+    pub(in crate::machine) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         if tool.stage != ToolStage::Running || tool.finished.is_some() {
             return;
@@ -18,7 +17,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn tool_progress(&mut self, call: &ToolCallId, text: String) {
+    pub(in crate::machine) fn tool_progress(&mut self, call: &ToolCallId, text: String) {
         if self.flight.run.tools.get(call).is_some_and(|tool| tool.stage == ToolStage::Running)
             && let Some(slot) = self.slot(call)
         {

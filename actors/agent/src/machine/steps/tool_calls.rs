@@ -5,14 +5,11 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{BlockStage, InputKind};
 use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId, ToolError, ToolResult};
 
-use super::durable::{CallSlot, CallState, Run};
-use super::effect::{Effect, Start, Target};
-use super::flight::{ToolFlight, ToolStage, Update};
-use super::hooks_tool::Word;
-use super::input::{HookCall, HookPoint, Timer, Verdict};
-use super::step::Step;
-use super::verdict::answer_at;
-use super::{ABORT_GRACE, Machine};
+use crate::machine::hooks::tool_hooks::Word;
+use crate::machine::hooks::verdict::answer_at;
+use crate::machine::state::flight::{ToolFlight, ToolStage, Update};
+use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::{ABORT_GRACE, Effect, HookCall, HookPoint, Machine, Start, Step, Target, Timer, Verdict};
 
 /// The answer to a call that steering overtook.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
@@ -78,7 +75,7 @@ impl Machine {
         Step::Moved
     }
 
-    pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
+    pub(in crate::machine) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
         let hook = self.next_hook();
         self.flight.run.tool_hooks.insert(hook, (id.clone(), call.point()));
         self.run_hook(hook, call);
@@ -129,7 +126,7 @@ impl Machine {
         self.run_tool_hook(&slot.id, call);
     }
 
-    pub(super) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
+    pub(in crate::machine) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         match &tool.stage {
             ToolStage::Judging { effect, level } => {
@@ -160,7 +157,12 @@ impl Machine {
         self.durable.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(call))
     }
 
-    pub(super) fn tool_finished(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
+    pub(in crate::machine) fn tool_finished(
+        &mut self,
+        call: &ToolCallId,
+        result: Result<ToolResult, ToolError>,
+        duration_ms: u64,
+    ) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
         match (&tool.stage, &tool.update) {
             (ToolStage::Running, Update::None) => self.end_call(call, result, duration_ms),
@@ -207,7 +209,7 @@ impl Machine {
 
     /// The running tools died with their executor; what that means is up to their classes. One that was done, whose
     /// last partial result is still being shown, keeps its result.
-    pub(super) fn executor_lost(&mut self) {
+    pub(in crate::machine) fn executor_lost(&mut self) {
         let mut lost: Vec<ToolCallId> = self
             .flight
             .run
@@ -302,7 +304,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn abort_overdue(&mut self) {
+    pub(in crate::machine) fn abort_overdue(&mut self) {
         if !self.durable.run.as_ref().is_some_and(|run| run.is_stopping()) {
             return;
         }

@@ -3,13 +3,12 @@
 
 use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId};
 
-use super::Machine;
-use super::durable::{CallSlot, HookWord};
-use super::flight::{ToolFlight, ToolStage};
-use super::input::{AfterTool, BeforeTool, HookCall, HookPoint};
+use crate::machine::state::flight::{ToolFlight, ToolStage};
+use crate::machine::state::run::{CallSlot, HookWord};
+use crate::machine::{AfterTool, BeforeTool, HookCall, HookPoint, Machine};
 
 /// What becomes of a call that is past its approval.
-pub(super) enum Word {
+pub(in crate::machine) enum Word {
     /// It starts.
     Start,
     /// It does not run.
@@ -22,7 +21,7 @@ pub(super) enum Word {
 
 impl Machine {
     /// What is known without asking the hook; `Later` when it must be asked.
-    pub(super) fn word_on(&self, slot: &CallSlot) -> Word {
+    pub(in crate::machine) fn word_on(&self, slot: &CallSlot) -> Word {
         if let Some(reason) = self.durable.run.as_ref().and_then(|run| run.halt.as_ref()) {
             return Word::Block(format!("the run is being ended: {reason}"));
         }
@@ -34,14 +33,14 @@ impl Machine {
     }
 
     /// Asks `before_tool_execution`.
-    pub(super) fn consult_on(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+    pub(in crate::machine) fn consult_on(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
         self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect, passage }));
         let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
         self.run_tool_hook(&slot.id, call);
     }
 
     /// Takes in what `before_tool_execution` says.
-    pub(super) fn take_word(&mut self, call: &ToolCallId, answer: BeforeTool) -> Word {
+    pub(in crate::machine) fn take_word(&mut self, call: &ToolCallId, answer: BeforeTool) -> Word {
         let tool_call_id = call.clone();
         match answer {
             BeforeTool::Run => Word::Start,
@@ -62,7 +61,7 @@ impl Machine {
     }
 
     /// Takes in what `after_tool_execution` says. It cannot undo the call; that it failed changes nothing.
-    pub(super) fn take_note(&mut self, call: &ToolCallId, answer: AfterTool) {
+    pub(in crate::machine) fn take_note(&mut self, call: &ToolCallId, answer: AfterTool) {
         self.flight.run.tools.remove(call);
         let note = match answer {
             AfterTool::Done => None,

@@ -10,11 +10,9 @@ use playhouse_protocol::{
 };
 use serde_json::Value;
 
-use super::durable::Run;
-use super::effect::{Effect, Target};
-use super::events;
-use super::flight::OpenCall;
-use super::{Journal, Machine};
+use crate::machine::state::flight::OpenCall;
+use crate::machine::state::run::Run;
+use crate::machine::{Effect, Journal, Machine, Target, events};
 
 /// How often a turn asks again for an answer that was empty.
 const MAX_EMPTY: u32 = 2;
@@ -90,7 +88,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn delta(&mut self, call: &CallId, attempt: u32, deltas: Vec<StreamDelta>) {
+    pub(in crate::machine) fn delta(&mut self, call: &CallId, attempt: u32, deltas: Vec<StreamDelta>) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -105,7 +103,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn retrying(&mut self, call: &CallId, attempt: u32, error: ProviderError, delay_ms: u64) {
+    pub(in crate::machine) fn retrying(&mut self, call: &CallId, attempt: u32, error: ProviderError, delay_ms: u64) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -132,7 +130,7 @@ impl Machine {
         self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms, model });
     }
 
-    pub(super) fn responded(&mut self, call: &CallId, attempt: u32, message: Message) {
+    pub(in crate::machine) fn responded(&mut self, call: &CallId, attempt: u32, message: Message) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -146,7 +144,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn call_failed(&mut self, call: &CallId, attempt: u32, error: ProviderError) {
+    pub(in crate::machine) fn call_failed(&mut self, call: &CallId, attempt: u32, error: ProviderError) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -189,7 +187,7 @@ impl Machine {
         self.fall_back_or_fail(error);
     }
 
-    pub(super) fn connection_lost(&mut self, reason: String) {
+    pub(in crate::machine) fn connection_lost(&mut self, reason: String) {
         if self.flight.run.call.as_ref().is_some_and(|open| open.sent) {
             self.lost(reason);
         }

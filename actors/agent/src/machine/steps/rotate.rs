@@ -6,10 +6,8 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
-use super::durable::Durable;
-use super::effect::Effect;
-use super::flight::{Item, Rotation};
-use super::{Journal, Machine};
+use crate::machine::state::flight::{Item, Rotation};
+use crate::machine::{Durable, Effect, Journal, Machine};
 
 impl Machine {
     pub(super) fn rotate(&mut self, input_id: InputId, to: SessionId) {

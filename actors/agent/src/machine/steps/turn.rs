@@ -10,17 +10,14 @@ use playhouse_protocol::{
     Point, QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
 };
 
-use super::Machine;
 use super::accept::continues_at;
-use super::durable::{Ask, Phase, Run, Wants};
-use super::effect::Effect;
-use super::flight::RunFlight;
-use super::input::{FilterVerdict, Filtered, HookCall, HookPoint, Permit, Timer};
-use super::step::Step;
+use crate::machine::state::flight::RunFlight;
+use crate::machine::state::run::{Ask, Phase, Run, Wants};
+use crate::machine::{Effect, FilterVerdict, Filtered, HookCall, HookPoint, Machine, Permit, Step, Timer};
 
 impl Machine {
     /// Takes the run one step further.
-    pub(super) fn step(&mut self) -> Step {
+    pub(in crate::machine) fn step(&mut self) -> Step {
         if self.flight.parked.is_some() || self.flight.rotation.is_some() {
             return Step::Waiting;
         }
@@ -388,7 +385,7 @@ impl Machine {
         self.flight.run.tools.clear();
     }
 
-    pub(super) fn end_run(&mut self, outcome: Outcome) {
+    pub(in crate::machine) fn end_run(&mut self, outcome: Outcome) {
         let (placed, note) = match &outcome {
             // A rejected prompt does not enter the conversation; what was taken beside it still waits in its queue.
             Outcome::Rejected { .. } => ([].into(), None),
@@ -434,7 +431,7 @@ fn front(queue: &VecDeque<QueuedInput>, mode: QueueMode) -> Vec<QueuedInput> {
 }
 
 /// `messages` with the warning appended to the last user message.
-pub(super) fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
+pub(in crate::machine) fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
     let mut messages = messages.to_vec();
     let last = messages.iter_mut().rev().find(|message| matches!(message.llm(), Some(Message::User { .. })));
     if let Some(last) = last

@@ -12,10 +12,9 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
-use super::durable::Durable;
-use super::plan::approved;
+use super::rare::approved;
 use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
-use super::run_report::RunReport;
+use crate::machine::{Durable, RunReport};
 
 /// How many ended runs are remembered, for those who ask late.
 const REMEMBERED_RUNS: usize = 16;

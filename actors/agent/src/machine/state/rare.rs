@@ -1,11 +1,13 @@
 //! What few sessions have beside their conversation: rules that answers have added, a plan, restarts. The part of the fold
 //! that is about these.
 
-use playhouse_protocol::entry::{Opened, PlannedChange, Wake};
-use playhouse_protocol::{EntryBody, InputId, ToolCallId};
+use std::sync::Arc;
 
-use super::durable::{Ask, Durable, Pending, Run};
-use super::plan::queued_as;
+use playhouse_protocol::entry::{Opened, PlannedChange, Wake};
+use playhouse_protocol::{AgentMessage, EntryBody, InputId, ToolCallId, ToolResult};
+
+use super::run::{Ask, Pending, Run};
+use crate::machine::Durable;
 
 /// What few sessions have.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,4 +134,24 @@ impl Durable {
             self.extra_mut().plan.splice(..0, undone);
         }
     }
+}
+
+/// What the model is told of a call that was queued.
+pub(super) fn queued_as(change: u32) -> ToolResult {
+    ToolResult::text(format!(
+        "Queued as change {change} of the plan. Nothing was changed yet: it runs if the plan is approved. Go on \
+         planning as if it had been done, and end with a summary of the plan."
+    ))
+}
+
+/// What a run that carries out a plan begins with.
+pub(super) fn approved(changes: &[PlannedChange], at: u64) -> Arc<AgentMessage> {
+    let text = format!("The plan is approved. Carried out now: {}.", listed(changes));
+    Arc::new(AgentMessage::user(text, at))
+}
+
+/// The changes by number and tool, for a text.
+pub(in crate::machine) fn listed(changes: &[PlannedChange]) -> String {
+    let one = |planned: &PlannedChange| format!("change {} ({})", planned.change, planned.tool_name);
+    changes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use playhouse_protocol::Ruling;
 use serde_json::Value;
 
-use super::hook::HookPoint;
+use crate::machine::HookPoint;
 
 /// What a hook said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub enum Opening {
 
 impl Filtered {
     /// One verdict per input. A filter that did not give one rejects: it fails closed.
-    pub(super) fn each(self, inputs: usize) -> Vec<FilterVerdict> {
+    pub(in crate::machine) fn each(self, inputs: usize) -> Vec<FilterVerdict> {
         match self {
             Self::PassAll => vec![FilterVerdict::Pass; inputs],
             Self::RejectAll { reason } => vec![FilterVerdict::Reject(reason); inputs],
@@ -178,7 +178,7 @@ impl HookPoint {
 }
 
 /// The answer to the question that a point asks.
-pub(super) trait Answer: Sized {
+pub(in crate::machine) trait Answer: Sized {
     /// Where there is no such hook.
     fn unasked() -> Self;
     /// Out of a verdict; `None` for one of another point.
@@ -213,7 +213,7 @@ answers! {
 }
 
 /// What a verdict of another point means at this one: that the hook failed.
-pub(super) fn answer_at<A: Answer>(point: HookPoint, verdict: Verdict) -> A {
+pub(in crate::machine) fn answer_at<A: Answer>(point: HookPoint, verdict: Verdict) -> A {
     let failed = || A::of(point.failed("the hook answered for another point"));
     A::of(verdict).or_else(failed).unwrap_or_else(A::unasked)
 }
