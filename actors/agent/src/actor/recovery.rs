@@ -13,7 +13,7 @@ use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::backstage::Lease;
 use crate::machine::events::replay;
-use crate::machine::{InputError, Journal, Machine, Report};
+use crate::machine::{Holes, InputError, Machine, Report};
 use crate::task::Task;
 
 /// A folded machine, ready to go on.
@@ -179,7 +179,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
     let (mut told, mut untold) = (life.told(&session), Vec::new());
     loop {
         let loaded = load(life, &session).await.map_err(|error| error.to_string())?;
-        let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
+        let journal = if loaded.damage.is_empty() { Holes::None } else { Holes::Possible };
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }

@@ -45,7 +45,7 @@ pub enum Effect {
         /// The class it was started under.
         effect: EffectClass,
         /// What it should know of an earlier start.
-        start: Start,
+        start: ToolStart,
     },
     /// Start a sub-agent, or go on with one.
     Spawn {
@@ -84,7 +84,7 @@ pub enum Effect {
         rules: Vec<String>,
     },
     /// Stop something.
-    Cancel(Target),
+    Cancel(CancelTarget),
     /// Tell observers.
     Emit(Event),
     /// An input is in the journal.
@@ -124,7 +124,7 @@ pub enum Effect {
 
 /// What a tool should know of an earlier start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ToolStart {
     /// There was none.
     First,
     /// It was started before and its outcome is not known; its class allows another start.
@@ -133,7 +133,7 @@ pub enum Start {
 
 /// What can be stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum CancelTarget {
     /// A model call.
     Call(CallId),
     /// A tool.

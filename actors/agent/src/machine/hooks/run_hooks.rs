@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentMessage, EntryBody, Outcome};
 
-use crate::machine::state::flight::Session;
 use crate::machine::steps::turn::with_warning;
-use crate::machine::{HookCall, HookPoint, Machine, MayStop, Opening, SessionSource, Step};
+use crate::machine::{HookCall, HookPoint, Machine, MayStop, SessionStart, Step};
 
 /// How often in a row a hook may keep a run from stopping: one that never lets go would never end.
 const MOST_REFUSALS: u32 = 8;
@@ -17,25 +16,21 @@ impl Machine {
     /// Tells the hook that a session starts, before its first prompt in this incarnation.
     /// A sub-agent's session is no session of a user.
     pub(in crate::machine) fn start_session(&mut self) -> Step {
-        let source = match self.counters.session {
-            Session::Startup => SessionSource::Startup,
-            Session::Resume => SessionSource::Resume,
-            Session::Begun => return Step::Through,
-        };
+        let Some(source) = self.counters.session_start else { return Step::Through };
         if self.durable.spawned_by.is_some() || self.flight.run.opening.is_some() {
             return Step::Through;
         }
         match self.consult(HookPoint::SessionStart, |_| HookCall::SessionStart { source }) {
             None => Step::Waiting,
-            Some(Opening::Halt { reason }) => {
+            Some(SessionStart::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason: format!("session_start: {reason}") });
                 Step::Moved
             }
-            Some(Opening::Say { text }) => {
+            Some(SessionStart::Say { text }) => {
                 self.flight.run.opening = Some(text);
                 Step::Through
             }
-            Some(Opening::Plain) => {
+            Some(SessionStart::Plain) => {
                 self.flight.run.opening = Some(String::new());
                 Step::Through
             }
@@ -53,7 +48,7 @@ impl Machine {
     /// A turn begins: what the session's start added is in the conversation.
     pub(in crate::machine) fn session_begun(&mut self) {
         if self.flight.run.opening.take().is_some() {
-            self.counters.session = Session::Begun;
+            self.counters.session_start = None;
         }
     }
 

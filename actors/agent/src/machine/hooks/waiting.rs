@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use playhouse_protocol::ToolCallId;
 
-use super::verdict::{Answer, answer_at};
-use crate::machine::state::flight::{Gate, ToolStage, Update};
-use crate::machine::{AfterTool, Effect, HookCall, HookId, HookPoint, Machine, Target, Timer, Verdict};
+use super::verdict::{PointAnswer, answer_at};
+use crate::machine::state::flight::{RunHook, ToolPhase, UpdateState};
+use crate::machine::{AfterTool, CancelTarget, Effect, HookCall, HookId, HookPoint, Machine, Timer, Verdict};
 
 /// How long a hook may take once the run is being aborted: an abort settles at once.
 const ABORTING_DEADLINE: Duration = Duration::from_millis(100);
 
 impl Machine {
     /// The answer of the hook that the run waits for; `None` while it is at work.
-    pub(in crate::machine) fn consult<A: Answer>(
+    pub(in crate::machine) fn consult<A: PointAnswer>(
         &mut self,
         point: HookPoint,
         call: impl FnOnce(&Self) -> HookCall,
@@ -21,16 +21,16 @@ impl Machine {
         if !self.setup.hooks.has(point) {
             return Some(A::unasked());
         }
-        match std::mem::take(&mut self.flight.run.gate) {
-            Gate::Answered { point: answered, verdict } if answered == point => Some(answer_at(point, *verdict)),
-            Gate::Waiting { hook, point: waiting } if waiting == point => {
-                self.flight.run.gate = Gate::Waiting { hook, point };
+        match std::mem::take(&mut self.flight.run.hook) {
+            RunHook::Answered { point: answered, verdict } if answered == point => Some(answer_at(point, *verdict)),
+            RunHook::Waiting { hook, point: waiting } if waiting == point => {
+                self.flight.run.hook = RunHook::Waiting { hook, point };
                 None
             }
-            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+            RunHook::None | RunHook::Waiting { .. } | RunHook::Answered { .. } => {
                 let call = call(self);
                 let hook = self.next_hook();
-                self.flight.run.gate = Gate::Waiting { hook, point };
+                self.flight.run.hook = RunHook::Waiting { hook, point };
                 self.run_hook(hook, call);
                 None
             }
@@ -39,9 +39,9 @@ impl Machine {
 
     /// Whether the run waits for the hook at this point, or has its answer.
     pub(in crate::machine) fn has_asked(&self, asked: HookPoint) -> bool {
-        match &self.flight.run.gate {
-            Gate::Open => false,
-            Gate::Waiting { point, .. } | Gate::Answered { point, .. } => *point == asked,
+        match &self.flight.run.hook {
+            RunHook::None => false,
+            RunHook::Waiting { point, .. } | RunHook::Answered { point, .. } => *point == asked,
         }
     }
 
@@ -58,8 +58,8 @@ impl Machine {
     }
 
     pub(in crate::machine) fn is_waiting_for(&self, hook: HookId) -> bool {
-        let at_gate = matches!(self.flight.run.gate, Gate::Waiting { hook: waiting, .. } if waiting == hook);
-        at_gate || self.flight.run.tool_hooks.contains_key(&hook)
+        let run_waits = matches!(self.flight.run.hook, RunHook::Waiting { hook: waiting, .. } if waiting == hook);
+        run_waits || self.flight.run.tool_hooks.contains_key(&hook)
     }
 
     pub(in crate::machine) fn hook_done(&mut self, hook: HookId, verdict: Verdict) {
@@ -69,10 +69,10 @@ impl Machine {
 
     /// A hook that nobody waits for any more is ended all the same.
     pub(in crate::machine) fn hook_overdue(&mut self, hook: HookId) {
-        self.out.push(Effect::Cancel(Target::Hook(hook)));
-        let point = match self.flight.run.gate {
-            Gate::Waiting { hook: waiting, point } if waiting == hook => Some(point),
-            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+        self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
+        let point = match self.flight.run.hook {
+            RunHook::Waiting { hook: waiting, point } if waiting == hook => Some(point),
+            RunHook::None | RunHook::Waiting { .. } | RunHook::Answered { .. } => {
                 self.flight.run.tool_hooks.get(&hook).map(|(_, point)| *point)
             }
         };
@@ -83,11 +83,11 @@ impl Machine {
 
     /// Takes an answer in; one that nobody waits for changes nothing.
     fn hook_answered(&mut self, hook: HookId, verdict: Verdict) {
-        match self.flight.run.gate {
-            Gate::Waiting { hook: waiting, point } if waiting == hook => {
-                self.flight.run.gate = Gate::Answered { point, verdict: Box::new(verdict) };
+        match self.flight.run.hook {
+            RunHook::Waiting { hook: waiting, point } if waiting == hook => {
+                self.flight.run.hook = RunHook::Answered { point, verdict: Box::new(verdict) };
             }
-            Gate::Open | Gate::Waiting { .. } | Gate::Answered { .. } => {
+            RunHook::None | RunHook::Waiting { .. } | RunHook::Answered { .. } => {
                 if let Some((call, _)) = self.flight.run.tool_hooks.remove(&hook) {
                     self.tool_hook_answered(&call, verdict);
                 }
@@ -100,19 +100,19 @@ impl Machine {
         let found = self.flight.run.tool_hooks.iter().find(|(_, (waiting, _))| waiting == call).map(|(hook, _)| *hook);
         if let Some(hook) = found {
             self.flight.run.tool_hooks.remove(&hook);
-            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
         }
     }
 
     /// An abort ends every hook at once. What a hook would have allowed does not happen; what it only follows is over.
     pub(in crate::machine) fn cancel_hooks(&mut self) {
-        if let Gate::Waiting { hook, point } = self.flight.run.gate {
-            self.out.push(Effect::Cancel(Target::Hook(hook)));
+        if let RunHook::Waiting { hook, point } = self.flight.run.hook {
+            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
-            self.flight.run.gate = match point {
+            self.flight.run.hook = match point {
                 HookPoint::AfterTurn | HookPoint::AfterLoop => {
-                    Gate::Answered { point, verdict: Box::new(Verdict::Noted) }
+                    RunHook::Answered { point, verdict: Box::new(Verdict::Noted) }
                 }
                 HookPoint::BeforeLoop
                 | HookPoint::BeforeTurn
@@ -124,24 +124,24 @@ impl Machine {
                 | HookPoint::Filter
                 | HookPoint::Policy
                 | HookPoint::Stop
-                | HookPoint::SessionStart => Gate::Open,
+                | HookPoint::SessionStart => RunHook::None,
             };
         }
         for (hook, (call, _)) in std::mem::take(&mut self.flight.run.tool_hooks) {
-            self.out.push(Effect::Cancel(Target::Hook(hook)));
+            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
             self.out.push(Effect::Disarm(Timer::Hook(hook)));
             let Some(tool) = self.flight.run.tools.get_mut(&call) else { continue };
-            match tool.stage {
-                ToolStage::Closing => self.take_note(&call, AfterTool::Done),
-                ToolStage::Judging { .. } | ToolStage::Hooking { .. } => {
+            match tool.phase {
+                ToolPhase::Closing => self.take_after_tool(&call, AfterTool::Done),
+                ToolPhase::Judging { .. } | ToolPhase::Hooking { .. } => {
                     self.flight.run.tools.remove(&call);
                 }
-                ToolStage::Asking
-                | ToolStage::Waiting { .. }
-                | ToolStage::Starting
-                | ToolStage::Running
-                | ToolStage::Stopping => {
-                    tool.update = Update::None;
+                ToolPhase::Asking
+                | ToolPhase::Waiting { .. }
+                | ToolPhase::Starting
+                | ToolPhase::Running
+                | ToolPhase::Stopping => {
+                    tool.update = UpdateState::None;
                     tool.next_update = None;
                 }
             }

@@ -231,7 +231,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
 }
 
 /// The model's message as far as it is known before its first piece.
-pub(crate) fn shell(before: &Durable, at: u64) -> AgentMessage {
+pub(crate) fn empty_response(before: &Durable, at: u64) -> AgentMessage {
     assistant(before, StopReason::Stop, None, at)
 }
 

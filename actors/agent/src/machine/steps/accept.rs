@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{InputKind, QueuedInput};
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
-    AgentMessage, Answer as PermissionAnswer, Command, ContinuationKind, EntryBody, GrantScope, History, InputId,
-    Message, Op, PermissionDecision, PermissionId, Point, Question,
+    AgentMessage, Command, ContinuationKind, EntryBody, GrantScope, History, InputId, Message, Op, PermissionAnswer,
+    PermissionDecision, PermissionId, Point, Question,
 };
 
 use crate::machine::state::run::{CallSlot, CallState, Run};
@@ -31,8 +31,8 @@ impl Machine {
             return;
         }
         match self.take(&input_id, op) {
-            Ok(Answer::Ack) => self.act(Effect::Ack { input_id }),
-            Ok(Answer::Later) => {}
+            Ok(Acknowledged::WhenDurable) => self.act(Effect::Ack { input_id }),
+            Ok(Acknowledged::Later) => {}
             Err(error) => self.act(Effect::Refuse { input_id, error }),
         }
     }
@@ -45,7 +45,7 @@ impl Machine {
         self.durable.rotated_to.clone().map(InputError::Rotated)
     }
 
-    fn take(&mut self, input_id: &InputId, op: Op) -> Result<Answer, InputError> {
+    fn take(&mut self, input_id: &InputId, op: Op) -> Result<Acknowledged, InputError> {
         let input_id = input_id.clone();
         match op {
             Op::Prompt { messages, format } => {
@@ -63,25 +63,25 @@ impl Machine {
                 let point = continues_at(&self.durable, &kind)?;
                 must_be_open(self.durable.record.up_to(&point))?;
                 self.push(EntryBody::ContinueAsked { input_id, kind: Box::new(kind) });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Abort => {
                 self.abort(input_id);
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Reset => {
                 self.must_be_idle()?;
                 self.push(EntryBody::Reset { input_id: Some(input_id) });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Restore { messages } => {
                 self.must_be_idle()?;
                 if !messages.is_empty() {
                     let history = History::from(messages.clone());
-                    transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), Ending::Any)?;
+                    transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), TranscriptEnd::Any)?;
                 }
                 self.push(EntryBody::Restored { input_id: Some(input_id), messages });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Configure { settings } => {
                 self.must_be_idle()?;
@@ -92,21 +92,21 @@ impl Machine {
                 if *self.durable.settings != *settings {
                     self.push(EntryBody::Configured { input_id: Some(input_id), settings: Arc::from(settings) });
                 }
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Rotate { to } => {
                 self.must_be_idle()?;
                 self.rotate(input_id, to);
-                Ok(Answer::Later)
+                Ok(Acknowledged::Later)
             }
             Op::Answer { permission_id, decision } => {
                 self.resolve(&permission_id, decision, Some(input_id))?;
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Plan { decision } => {
                 self.must_be_idle()?;
                 self.decide_plan(input_id, decision)?;
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
         }
     }
@@ -115,14 +115,14 @@ impl Machine {
         if self.is_running() { Err(InputError::Running) } else { Ok(()) }
     }
 
-    fn queue(&mut self, input: QueuedInput) -> Result<Answer, InputError> {
+    fn queue(&mut self, input: QueuedInput) -> Result<Acknowledged, InputError> {
         must_be_from_user(&input.messages)?;
         if self.durable.steering.len() + self.durable.follow_ups.len() >= MAX_QUEUED && input.kind != InputKind::Prompt
         {
             return Err(InputError::Busy);
         }
         self.push(EntryBody::Input(input));
-        Ok(Answer::Ack)
+        Ok(Acknowledged::WhenDurable)
     }
 
     fn abort(&mut self, input_id: InputId) {
@@ -186,11 +186,11 @@ impl Machine {
     }
 }
 
-/// How an input is answered when it is taken.
-enum Answer {
-    /// Once it is durable.
-    Ack,
-    /// By what it set in motion.
+/// When the sender of a command that was taken is told so.
+enum Acknowledged {
+    /// Once what it made is durable.
+    WhenDurable,
+    /// By what it set in motion: a change of session has two journals to wait for.
     Later,
 }
 

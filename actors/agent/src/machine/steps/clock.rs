@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use playhouse_protocol::{EntryBody, LimitHit};
 
-use crate::machine::state::flight::{Clock, ToolFlight, ToolStage};
+use crate::machine::state::flight::{Clock, ToolFlight, ToolPhase};
 use crate::machine::{Doing, Effect, Machine, Timer};
 
 impl Machine {
@@ -56,14 +56,14 @@ impl Machine {
     pub fn doing(&self) -> Doing {
         let tools = &self.flight.run.tools;
         let child_waits = |tool: &ToolFlight| tool.child == Doing::WaitingForAPerson;
-        let waits = |tool: &ToolFlight| match &tool.stage {
-            ToolStage::Asking | ToolStage::Waiting { .. } => true,
-            ToolStage::Running => child_waits(tool),
-            ToolStage::Judging { .. }
-            | ToolStage::Hooking { .. }
-            | ToolStage::Starting
-            | ToolStage::Stopping
-            | ToolStage::Closing => false,
+        let waits = |tool: &ToolFlight| match &tool.phase {
+            ToolPhase::Asking | ToolPhase::Waiting { .. } => true,
+            ToolPhase::Running => child_waits(tool),
+            ToolPhase::Judging { .. }
+            | ToolPhase::Hooking { .. }
+            | ToolPhase::Starting
+            | ToolPhase::Stopping
+            | ToolPhase::Closing => false,
         };
         let others = self.durable.waits_for_others(|call| tools.get(call).is_some_and(|tool| child_waits(tool)));
         match others && tools.values().all(|tool| waits(tool)) {

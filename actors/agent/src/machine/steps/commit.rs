@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, Seq, SessionId};
 
-use crate::machine::state::flight::{Gate, Item, PendingBatch, ToolStage};
+use crate::machine::state::flight::{Deferred, PendingBatch, RunHook, ToolPhase};
 use crate::machine::{Effect, InputError, Machine, Timer, events};
 
 impl Machine {
@@ -28,7 +28,7 @@ impl Machine {
         });
         let events = events::derive(&self.durable, &entry);
         self.durable.apply(&entry);
-        self.flight.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
+        self.flight.items.push(Deferred::Entry { entry: entry.clone(), events, loop_id });
         self.flight.entries.push(entry);
     }
 
@@ -39,13 +39,13 @@ impl Machine {
 
     /// Something to do once everything made so far is durable.
     pub(in crate::machine) fn act(&mut self, effect: Effect) {
-        self.flight.items.push(Item::Act(effect));
+        self.flight.items.push(Deferred::Act(effect));
     }
 
     /// An event that no entry holds, in its place among those that entries hold.
     pub(super) fn tell(&mut self, event: AgentEvent) {
         let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
-        self.flight.items.push(Item::Event { event, loop_id, at: self.now.wall });
+        self.flight.items.push(Deferred::Event { event, loop_id, at: self.now.wall });
     }
 
     /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
@@ -62,7 +62,7 @@ impl Machine {
         self.enqueue(self.durable.session_id.clone(), entries, items);
     }
 
-    pub(super) fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Item>) {
+    pub(super) fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Deferred>) {
         let number = self.counters.next_batch;
         self.counters.next_batch += 1;
         let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
@@ -89,17 +89,17 @@ impl Machine {
         self.rotation_committed();
     }
 
-    fn release(&mut self, item: Item, seqs: &mut std::slice::Iter<'_, Seq>) {
+    fn release(&mut self, item: Deferred, seqs: &mut std::slice::Iter<'_, Seq>) {
         match item {
-            Item::Entry { entry, events, loop_id } => {
+            Deferred::Entry { entry, events, loop_id } => {
                 self.counters.last_seq = seqs.next().copied().unwrap_or(self.counters.last_seq);
                 self.counters.next_k = 0;
                 for event in events {
                     self.emit(event, loop_id.clone(), entry.at);
                 }
             }
-            Item::Event { event, loop_id, at } => self.emit(event, loop_id, at),
-            Item::Act(effect) => {
+            Deferred::Event { event, loop_id, at } => self.emit(event, loop_id, at),
+            Deferred::Act(effect) => {
                 if self.is_still_wanted(&effect) {
                     self.out.push(effect);
                 }
@@ -125,14 +125,14 @@ impl Machine {
             },
             Effect::GoOn { call, attempt } => self.is_open(call, *attempt),
             Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.run.tools.get_mut(call) {
-                Some(tool) if tool.stage == ToolStage::Starting => {
-                    tool.stage = ToolStage::Running;
+                Some(tool) if tool.phase == ToolPhase::Starting => {
+                    tool.phase = ToolPhase::Running;
                     true
                 }
                 Some(_) | None => false,
             },
             Effect::Ask { tool_call_id, .. } => {
-                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
+                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.phase == ToolPhase::Asking)
             }
             Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
             Effect::Arm { timer: Timer::Permission(permission_id), .. } => self.asked(permission_id).is_some(),
@@ -162,7 +162,7 @@ impl Machine {
             // A journal takes nothing after a failure; what went to another one may have been written there.
             let fate = if journal == held.session { fate } else { Fate::Unknown };
             for item in held.items {
-                if let Item::Act(Effect::Ack { input_id }) = item {
+                if let Deferred::Act(Effect::Ack { input_id }) = item {
                     let reason = error.to_owned();
                     let error = match fate {
                         Fate::NotWritten => InputError::NotJournaled(reason),
@@ -172,7 +172,7 @@ impl Machine {
                 }
             }
         }
-        self.flight.run.gate = Gate::Open;
+        self.flight.run.hook = RunHook::None;
         self.flight.parked = Some(reason.clone());
         self.out.push(Effect::Park { reason });
     }
@@ -186,16 +186,16 @@ impl Machine {
 
 impl PendingBatch {
     /// Adds something that waits; pieces of one message merge, so that a slow disk holds text, not events.
-    fn attach(&mut self, item: Item) {
+    fn attach(&mut self, item: Deferred) {
         if let (
-            Some(Item::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
-            Item::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
+            Some(Deferred::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
+            Deferred::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
         ) = (self.items.last_mut(), &item)
             && held == message_id
         {
             if let Err(delta) = delta.merge(more.clone()) {
                 let event = AgentEvent::MessageUpdate { message_id: message_id.clone(), delta };
-                self.items.push(Item::Event { event, loop_id: loop_id.clone(), at: *at });
+                self.items.push(Deferred::Event { event, loop_id: loop_id.clone(), at: *at });
             }
             return;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, CallId, Content, EntryBody, FailureKind, LlmMessage, Message, MessageId, ProviderError,
     Purpose, StopReason, StreamConfig, StreamDelta, ToolCallId, Usage,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::machine::state::flight::OpenCall;
 use crate::machine::state::run::Run;
-use crate::machine::{Effect, Journal, Machine, Target, events};
+use crate::machine::{CancelTarget, Effect, Holes, Machine, events};
 
 /// How often a turn asks again for an answer that was empty.
 const MAX_EMPTY: u32 = 2;
@@ -33,7 +33,9 @@ impl Machine {
             request_hash: self.durable.digest.to_string(),
         });
         self.flight.run.call = Some(Box::new(OpenCall::new(call.clone(), attempt, message_id)));
-        if self.journal == Journal::Damaged && transcript::validate(config.messages.sendable(), Ending::Open).is_err() {
+        if self.holes == Holes::Possible
+            && transcript::validate(config.messages.sendable(), TranscriptEnd::Open).is_err()
+        {
             let message = "the journal has lost the message that was to be answered: send it again".to_owned();
             self.fail_with(&ProviderError::Other { message });
             return;
@@ -83,7 +85,7 @@ impl Machine {
         if !open.shown {
             open.shown = true;
             let message_id = open.message_id.clone();
-            let message = Arc::new(events::shell(&self.durable, at));
+            let message = Arc::new(events::empty_response(&self.durable, at));
             self.tell(AgentEvent::MessageStart { message_id, message });
         }
     }
@@ -229,7 +231,7 @@ impl Machine {
         let text = std::mem::take(&mut open.text);
         if open.sent {
             let call = open.id.clone();
-            self.out.push(Effect::Cancel(Target::Call(call)));
+            self.out.push(Effect::Cancel(CancelTarget::Call(call)));
         }
         let model = self.durable.model();
         self.answer_with(Message::Assistant {

@@ -14,7 +14,7 @@ use playhouse_protocol::{
 
 use crate::machine::state::flight::OpenCall;
 use crate::machine::state::rare::listed;
-use crate::machine::state::run::{CallSlot, Origin, Run};
+use crate::machine::state::run::{CallOrigin, CallSlot, Run};
 use crate::machine::{InputError, Machine, Step};
 
 /// What a sub-agent is told whose parent only plans.
@@ -29,7 +29,7 @@ impl Machine {
             EffectClass::Read | EffectClass::Child { .. } => false,
             EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. } | EffectClass::Once => true,
         };
-        if slot.origin == Origin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
+        if slot.origin == CallOrigin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
             return Step::Through;
         }
         if self.durable.spawned_by.is_some() {
