@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{FnModel, FnTool, Gate, healthy, lines, name_of, rest_of_run, saying, soon, wait_for};
-use playhouse::agent::machine::{Authority, Catalog, Durable, Journal, Machine, Setup, Vetting};
+use playhouse::agent::machine::{Authority, Catalog, Durable, Holes, Machine, Setup, Vetting};
 use playhouse::prelude::*;
 use playhouse::protocol::entry::BlockStage;
 use playhouse::protocol::transcript::TranscriptError;
@@ -80,7 +80,7 @@ impl Stored {
         let entries = self.journal(session);
         let entries = entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
         let setup = Setup::new(Arc::new(NoTools), Arc::new(ModelConfig::scripted("none")));
-        Machine::fold(entries, setup, Journal::Whole).unwrap().durable().clone()
+        Machine::fold(entries, setup, Holes::None).unwrap().durable().clone()
     }
 }
 

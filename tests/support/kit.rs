@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use playhouse::prelude::*;
-use playhouse::protocol::transcript::{Ending, validate};
+use playhouse::protocol::transcript::{TranscriptEnd, validate};
 use playhouse::protocol::{ProviderError, StreamConfig};
 use playhouse::provider::StreamSink;
 use serde_json::{Value, json};
@@ -223,7 +223,7 @@ pub fn lines<'a>(messages: impl IntoIterator<Item = &'a Arc<AgentMessage>>) -> V
 pub async fn healthy(agent: &AgentHandle) -> playhouse::agent::AgentState {
     let state = soon("the agent's state", agent.state()).await.unwrap();
     if !state.messages.is_empty() {
-        validate(state.messages.sendable(), Ending::Any).unwrap_or_else(|error| panic!("{error}: {state:#?}"));
+        validate(state.messages.sendable(), TranscriptEnd::Any).unwrap_or_else(|error| panic!("{error}: {state:#?}"));
     }
     state
 }

@@ -12,7 +12,7 @@ pub const NO_RESULT: &str = "No result was recorded for this call; verify before
 /// `history` as it is when providers take it, else a copy in which every call has exactly one result right after
 /// its message, results without a call are gone, and the user speaks first.
 pub fn repaired(history: &History) -> History {
-    if transcript::validate(history.sendable(), transcript::Ending::Any).is_ok() {
+    if transcript::validate(history.sendable(), transcript::TranscriptEnd::Any).is_ok() {
         return history.clone();
     }
     let mut results: HashMap<ToolCallId, Arc<AgentMessage>> = HashMap::new();
@@ -116,6 +116,6 @@ mod tests {
         .into_iter()
         .collect();
         assert_eq!(repaired(&history), expected);
-        assert_eq!(transcript::validate(expected.sendable(), transcript::Ending::Open), Ok(()));
+        assert_eq!(transcript::validate(expected.sendable(), transcript::TranscriptEnd::Open), Ok(()));
     }
 }

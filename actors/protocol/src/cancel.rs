@@ -4,8 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
+
+use crate::lock::lock;
 
 /// A linked cancellation signal: cancelling one cancels all its children, never its parent.
 #[derive(Clone, Default)]
@@ -25,8 +27,8 @@ struct Waiting {
 }
 
 impl Inner {
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        lock(&self.waiting)
     }
 
     fn cancel(&self) {

@@ -8,7 +8,8 @@ use crate::call::ResponseFormat;
 use crate::entry::Settings;
 use crate::ids::{InputId, PermissionId, SessionId};
 use crate::message::AgentMessage;
-use crate::run::{ContinuationKind, PermissionDecision};
+use crate::permission::PermissionDecision;
+use crate::run::ContinuationKind;
 
 /// Something an agent is told. It is taken once, however often it comes under the same id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

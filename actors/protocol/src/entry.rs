@@ -11,7 +11,7 @@ use crate::config::LimitHit;
 use crate::ids::{CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
 pub use crate::opened::{Continues, Opened, PlannedChange, Settings, SpawnRef};
-use crate::permission::{Answer, Passage, Question};
+use crate::permission::{Passage, PermissionAnswer, Question};
 use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 use crate::tool::{EffectClass, ToolResult};
 use crate::usage::Usage;
@@ -220,7 +220,7 @@ pub enum EntryBody {
         tool_call_id: ToolCallId,
         /// The answer.
         #[serde(flatten)]
-        answer: Box<Answer>,
+        answer: Box<PermissionAnswer>,
     },
     /// A tool is about to start.
     ToolStarted {

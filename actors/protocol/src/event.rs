@@ -11,8 +11,8 @@ use crate::config::Mode;
 use crate::entry::BlockStage;
 use crate::ids::{AgentId, EventId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
-use crate::permission::{Passage, Question};
-use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+use crate::permission::{Passage, PermissionDecision, Question};
+use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 use crate::tool::ToolResult;
 use crate::usage::Usage;
 

@@ -15,13 +15,13 @@ pub mod command;
 pub mod commit;
 pub mod compat;
 pub mod config;
-pub mod count;
 pub mod entry;
 pub mod event;
 pub mod ids;
 mod lock;
 pub mod mask;
 pub mod message;
+pub mod message_count;
 pub mod model;
 mod opened;
 pub mod permission;
@@ -29,7 +29,6 @@ pub mod point;
 pub mod price;
 pub mod run;
 pub mod sandbox;
-pub mod secret;
 pub mod secrets;
 pub mod tool;
 pub mod transcript;
@@ -46,7 +45,6 @@ pub use config::{
     CacheConfig, CacheStrategy, ContextConfig, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode,
     QueueMode, RetryConfig, ToolExecutionStrategy,
 };
-pub use count::MessageCount;
 pub use entry::{Class, Durability, Entry, EntryBody, Opened};
 pub use event::{AgentEvent, Event};
 pub use ids::{
@@ -56,13 +54,16 @@ pub use ids::{
 pub use lock::lock;
 pub use mask::mask_patterns;
 pub use message::{AgentMessage, Content, ExtensionMessage, History, LlmMessage, Message, StopReason};
+pub use message_count::MessageCount;
 pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
-pub use permission::{Access, Answer, GrantScope, Level, Passage, Question, Restrictions, Ruling, Stance, Subject};
+pub use permission::{
+    Access, GrantScope, Level, Passage, PermissionAnswer, PermissionDecision, Question, Restrictions, Ruling, Stance,
+    Subject,
+};
 pub use point::Point;
 pub use price::{Cost, Prices};
-pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, PermissionDecision, TurnTrigger};
+pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 pub use sandbox::{Network, SandboxBounds, SandboxMode};
-pub use secret::Secret;
-pub use secrets::{Redactor, Secrets, Vault};
+pub use secrets::{Redactor, Secret, Secrets, Vault};
 pub use tool::{EffectClass, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult};
 pub use usage::Usage;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compat::OpenAiCompat;
 use crate::price::Prices;
-use crate::secret::Secret;
+use crate::secrets::Secret;
 
 /// The wire protocol of a model's service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

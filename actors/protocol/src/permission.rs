@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::PermissionMode;
 use crate::ids::InputId;
-use crate::run::PermissionDecision;
 use crate::sandbox::SandboxBounds;
 
 /// How much harm a call can do.
@@ -162,9 +161,38 @@ pub struct Question {
     pub rules: Vec<String>,
 }
 
+/// An answer to a question for permission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum PermissionDecision {
+    /// Do it, this once.
+    Allow,
+    /// Do it, and what is like it in this session.
+    AllowSession,
+    /// Do it, and what is like it from now on.
+    AllowAlways,
+    /// Don't; the model is told why.
+    Deny {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl PermissionDecision {
+    /// How long a yes holds; `None` for a no.
+    pub fn scope(&self) -> Option<GrantScope> {
+        match self {
+            Self::Allow => Some(GrantScope::Once),
+            Self::AllowSession => Some(GrantScope::Session),
+            Self::AllowAlways => Some(GrantScope::Always),
+            Self::Deny { .. } => None,
+        }
+    }
+}
+
 /// An answer as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct PermissionAnswer {
     /// What was decided.
     pub decision: PermissionDecision,
     /// The rules that hold from here on.

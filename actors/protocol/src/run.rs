@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::config::LimitHit;
 use crate::ids::EntryId;
 use crate::model::{ApiProtocol, ThinkingLevel};
-use crate::permission::GrantScope;
 
 /// How a run relates to the ones before it. Tags are RFC 3339 UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,35 +105,6 @@ impl std::fmt::Display for Outcome {
             Self::Limit { limit } => write!(f, "stopped: {limit}"),
             Self::Rejected { reason } => write!(f, "the prompt was rejected: {reason}"),
             Self::Halted { reason } => write!(f, "the run was halted: {reason}"),
-        }
-    }
-}
-
-/// An answer to a question for permission.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum PermissionDecision {
-    /// Do it, this once.
-    Allow,
-    /// Do it, and what is like it in this session.
-    AllowSession,
-    /// Do it, and what is like it from now on.
-    AllowAlways,
-    /// Don't; the model is told why.
-    Deny {
-        /// Why.
-        reason: String,
-    },
-}
-
-impl PermissionDecision {
-    /// How long a yes holds; `None` for a no.
-    pub fn scope(&self) -> Option<GrantScope> {
-        match self {
-            Self::Allow => Some(GrantScope::Once),
-            Self::AllowSession => Some(GrantScope::Session),
-            Self::AllowAlways => Some(GrantScope::Always),
-            Self::Deny { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets that are known by their value, and how they are taken out of a text.
+//! Values that must not be seen, and how those that are known are taken out of a text.
 //!
 //! A secret becomes a placeholder that has its name, `[secret:OPENAI_API_KEY]`: the same in every process that knows
 //! the value by that name, and no hint at the value. It is found as it is and in the spellings it is likely to come
@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use aho_corasick::packed::{Config, MatchKind as PackedKind, Searcher};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
@@ -17,7 +17,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::secret::Secret;
+use crate::lock::lock;
 
 /// A value of fewer characters is part of too many words.
 pub const SHORTEST: usize = 8;
@@ -38,6 +38,34 @@ const NAME: usize = 64;
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// How many spellings one vector search looks for.
 const AT_ONCE: usize = 64;
+
+/// A key or token. It has no `Serialize`, and its `Debug` and `Display` never show it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(value: impl Into<Arc<str>>) -> Self {
+        Self(value.into())
+    }
+
+    /// The secret itself, for the one place that puts it on the wire.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(****)")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("****")
+    }
+}
 
 /// What stands for the secret of this name.
 pub fn placeholder(name: &str) -> String {
@@ -284,60 +312,60 @@ pub struct Vault(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    held: Mutex<Held>,
-    published: RwLock<Secrets>,
+    known: Mutex<Known>,
+    published: Mutex<Secrets>,
 }
 
 #[derive(Default)]
-struct Held {
-    /// Those that stay.
-    lasting: Vec<(Arc<str>, Secret)>,
-    /// Those that are replaced by others, the oldest first.
-    passing: Vec<(Arc<str>, Secret)>,
+struct Known {
+    /// Those of the environment and of configuration: they stay for as long as the house does.
+    permanent: Vec<(Arc<str>, Secret)>,
+    /// Keys and tokens that came into use later: at most [`REMEMBERED`], oldest first.
+    temporary: Vec<(Arc<str>, Secret)>,
 }
 
 impl Vault {
     /// The secrets that are known now.
     pub fn secrets(&self) -> Secrets {
-        self.0.published.read().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.published).clone()
     }
 
     /// Learns secrets that stay, such as those of the environment.
     pub fn learn_all<N: Into<Arc<str>>>(&self, named: impl IntoIterator<Item = (N, Secret)>) {
-        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = held.lasting.len();
+        let mut known = lock(&self.0.known);
+        let before = known.permanent.len();
         for (name, secret) in named {
-            if !held.knows(&secret) {
-                held.lasting.push((name.into(), secret));
+            if !known.has(&secret) {
+                known.permanent.push((name.into(), secret));
             }
         }
-        if held.lasting.len() > known {
-            self.publish(&held);
+        if known.permanent.len() > before {
+            self.publish(&known);
         }
     }
 
     /// Learns a key or token that came into use. Those that are many replace each other, the oldest first.
     pub fn learn(&self, name: &str, secret: &Secret) {
-        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.knows(secret) {
+        let mut known = lock(&self.0.known);
+        if known.has(secret) {
             return;
         }
-        let excess = (held.passing.len() + 1).saturating_sub(REMEMBERED);
-        held.passing.drain(..excess);
-        held.passing.push((name.into(), secret.clone()));
-        self.publish(&held);
+        let excess = (known.temporary.len() + 1).saturating_sub(REMEMBERED);
+        known.temporary.drain(..excess);
+        known.temporary.push((name.into(), secret.clone()));
+        self.publish(&known);
     }
 
-    fn publish(&self, held: &Held) {
-        let all = held.lasting.iter().chain(&held.passing);
+    fn publish(&self, known: &Known) {
+        let all = known.permanent.iter().chain(&known.temporary);
         let secrets = Secrets::new(all.map(|(name, secret)| (name, secret.clone())));
-        *self.0.published.write().unwrap_or_else(PoisonError::into_inner) = secrets;
+        *lock(&self.0.published) = secrets;
     }
 }
 
-impl Held {
-    fn knows(&self, secret: &Secret) -> bool {
-        self.lasting.iter().chain(&self.passing).any(|(_, known)| known == secret)
+impl Known {
+    fn has(&self, secret: &Secret) -> bool {
+        self.permanent.iter().chain(&self.temporary).any(|(_, other)| other == secret)
     }
 }
 

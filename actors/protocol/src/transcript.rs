@@ -58,7 +58,7 @@ pub enum TranscriptError {
 
 /// Whether a conversation must be one that a model can answer now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum TranscriptEnd {
     /// It must end with a user message or a tool result.
     Open,
     /// It may also be one that rests after the model's message.
@@ -66,7 +66,10 @@ pub enum Ending {
 }
 
 /// Checks that a provider would take `messages`.
-pub fn validate<'a>(messages: impl IntoIterator<Item = &'a Message>, ending: Ending) -> Result<(), TranscriptError> {
+pub fn validate<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    end: TranscriptEnd,
+) -> Result<(), TranscriptError> {
     let mut open: Vec<ToolCallId> = Vec::new();
     let mut asked_at = 0;
     let mut count = 0;
@@ -99,7 +102,7 @@ pub fn validate<'a>(messages: impl IntoIterator<Item = &'a Message>, ending: End
     if let Some(call) = open.first() {
         return Err(TranscriptError::Unanswered { call: call.clone(), at: asked_at, before: count });
     }
-    if ending == Ending::Open && ends_with_assistant {
+    if end == TranscriptEnd::Open && ends_with_assistant {
         return Err(TranscriptError::EndsWithAssistant);
     }
     Ok(())
@@ -162,7 +165,7 @@ mod tests {
     #[test]
     fn every_rule_has_its_error() {
         use TranscriptError as E;
-        let check = |messages: &[Message]| validate(messages, Ending::Open);
+        let check = |messages: &[Message]| validate(messages, TranscriptEnd::Open);
         assert_eq!(check(&[]), Err(E::Empty));
         assert_eq!(check(&[calls(&[])]), Err(E::OpensWithoutUser(0)));
         assert_eq!(check(&[user(), Message::user("", 0)]), Err(E::EmptyMessage(1)));
@@ -179,6 +182,6 @@ mod tests {
         assert_eq!(check(&[user(), calls(&["a"])]), Err(E::Unanswered { call: "a".into(), at: 1, before: 2 }));
         assert_eq!(check(&[user(), calls(&["a", "a"])]), Err(E::DuplicateCall { call: "a".into(), at: 1 }));
         assert_eq!(check(&[user(), calls(&["a", "b"]), result("b"), result("a")]), Ok(()));
-        assert_eq!(validate(&[user(), calls(&[])], Ending::Any), Ok(()));
+        assert_eq!(validate(&[user(), calls(&[])], TranscriptEnd::Any), Ok(()));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use playhouse::House;
 use playhouse::agent::machine::Durable;
-use playhouse::agent::machine::run::Ask;
+use playhouse::agent::machine::run::RunRequest;
 use playhouse::agent::{AgentHandle, new_session_id};
 use playhouse::from_config::FromConfig;
 use playhouse::protocol::chain::chain;
@@ -87,7 +87,7 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
         durable.apply(entry);
     }
     let mut unsaid = durable.run.as_ref().map(|run| run.prompt.clone()).unwrap_or_default();
-    if let Some(Ask::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.ask) {
+    if let Some(RunRequest::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.request) {
         unsaid.extend(prompt.iter().cloned());
     }
     for queued in durable.steering.iter().chain(&durable.follow_ups) {

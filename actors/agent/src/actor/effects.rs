@@ -6,7 +6,7 @@ use playhouse_tools::ToolJob;
 
 use super::state::State;
 use crate::hooks::PermissionRequest;
-use crate::machine::{Effect, Start, Target, Timer};
+use crate::machine::{CancelTarget, Effect, Timer, ToolStart};
 use crate::mailbox::AgentMsg;
 
 impl State {
@@ -30,7 +30,7 @@ impl State {
                 }
             }
             Effect::RunTool { call, name, args, effect, start } => {
-                let reconcile = start == Start::Again;
+                let reconcile = start == ToolStart::Again;
                 self.run_tool(ToolJob { call, name, args, effect, reconcile });
             }
             Effect::Spawn { call, name, args, session } => self.spawn_child(call, &name, &args, session),
@@ -76,18 +76,18 @@ impl State {
         }
     }
 
-    fn cancel(&mut self, target: Target) {
+    fn cancel(&mut self, target: CancelTarget) {
         match target {
-            Target::Call(call) => {
+            CancelTarget::Call(call) => {
                 self.work().call_node = None;
                 self.work().unsent = None;
                 if let Some((_, connection)) = &self.work().connection {
                     let _ = connection.actor().cast(ConnectionMsg::Cancel { call });
                 }
             }
-            Target::Tool(call) => self.cancel_tool(call),
-            Target::Child(call) => self.abort_child(&call),
-            Target::Hook(hook) => {
+            CancelTarget::Tool(call) => self.cancel_tool(call),
+            CancelTarget::Child(call) => self.abort_child(&call),
+            CancelTarget::Hook(hook) => {
                 self.work().hooks.remove(&hook);
             }
         }

@@ -10,7 +10,7 @@ use playhouse_supervision::{Task, finish};
 use super::state::{Lifecycle, State};
 use crate::identity::Identity;
 use crate::machine::events::replay;
-use crate::machine::{InputError, Journal, Machine, Report};
+use crate::machine::{Holes, InputError, Machine, Report};
 use crate::mailbox::{AgentMsg, Recovery};
 
 impl State {
@@ -163,7 +163,7 @@ async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Res
     let (mut told, mut untold) = (identity.told(&session), Vec::new());
     loop {
         let loaded = load(identity, &session).await.map_err(|error| error.to_string())?;
-        let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
+        let journal = if loaded.damage.is_empty() { Holes::None } else { Holes::Possible };
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::command::{Ended, Output};
 use super::commands::{CommandHook, HookEvent};
-use crate::machine::{AfterTool, BeforeTool, FilterVerdict, MayStop, Opening};
+use crate::machine::{AfterTool, BeforeTool, FilterVerdict, MayStop, SessionStart};
 
 /// How much of a hook's text reaches the model, in characters.
 const MOST_TEXT: usize = 10_000;
@@ -258,11 +258,11 @@ impl Answer {
     }
 
     /// When a session starts: a hook that says no, or fails, ends the run.
-    pub(super) fn on_session_start(self) -> Opening {
+    pub(super) fn on_session_start(self) -> SessionStart {
         if let Some(reason) = told(self.halt.iter().chain(&self.failed).chain(&self.deny)) {
-            return Opening::Halt { reason };
+            return SessionStart::Halt { reason };
         }
-        told(&self.context).map_or(Opening::Plain, |text| Opening::Say { text: format!("\n{text}") })
+        told(&self.context).map_or(SessionStart::Plain, |text| SessionStart::Say { text: format!("\n{text}") })
     }
 
     /// When a run would stop. That a hook failed is nothing the model could mend, so it ends the run.

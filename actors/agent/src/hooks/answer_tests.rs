@@ -127,8 +127,8 @@ fn a_stop_is_refused_by_a_reason_and_ended_by_a_failure() {
     );
     assert!(matches!(at(127, "", ""), MayStop::Halt { reason } if reason.contains("not found")));
     let starts = |code, out: &str| exit(HookEvent::SessionStart, code, out, "").on_session_start();
-    assert_eq!(starts(0, "branch: main"), Opening::Say { text: "\nbranch: main".to_owned() });
-    assert!(matches!(starts(1, ""), Opening::Halt { .. }));
+    assert_eq!(starts(0, "branch: main"), SessionStart::Say { text: "\nbranch: main".to_owned() });
+    assert!(matches!(starts(1, ""), SessionStart::Halt { .. }));
 }
 
 #[test]

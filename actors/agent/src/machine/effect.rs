@@ -8,8 +8,7 @@ use playhouse_protocol::{
 };
 use serde_json::Value;
 
-use super::input::{HookCall, HookId, InputError, Timer};
-use super::run_report::RunReport;
+use crate::machine::{HookCall, HookId, InputError, RunReport};
 
 /// What the machine asks for. An effect is only handed out when it may happen.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ pub enum Effect {
         /// The class it was started under.
         effect: EffectClass,
         /// What it should know of an earlier start.
-        start: Start,
+        start: ToolStart,
     },
     /// Start a sub-agent, or go on with one.
     Spawn {
@@ -85,7 +84,7 @@ pub enum Effect {
         rules: Vec<String>,
     },
     /// Stop something.
-    Cancel(Target),
+    Cancel(CancelTarget),
     /// Tell observers.
     Emit(Event),
     /// An input is in the journal.
@@ -125,7 +124,7 @@ pub enum Effect {
 
 /// What a tool should know of an earlier start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ToolStart {
     /// There was none.
     First,
     /// It was started before and its outcome is not known; its class allows another start.
@@ -134,7 +133,7 @@ pub enum Start {
 
 /// What can be stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum CancelTarget {
     /// A model call.
     Call(CallId),
     /// A tool.
@@ -143,4 +142,17 @@ pub enum Target {
     Child(ToolCallId),
     /// A hook.
     Hook(HookId),
+}
+
+/// What time can be up for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Timer {
+    /// A hook.
+    Hook(HookId),
+    /// An answer to a question.
+    Permission(PermissionId),
+    /// Tools that were told to stop.
+    AbortGrace,
+    /// The run.
+    Deadline,
 }

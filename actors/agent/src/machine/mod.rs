@@ -7,59 +7,39 @@
 //! acknowledgements) waits in the entry's batch and is released by `Committed`, in order. When the journal cannot
 //! be written the state is ahead of the truth, so the agent drops it and folds again.
 //!
-//! The rooms: `accept` takes commands in, `turn` drives a run from turn to turn, `call` follows a model call, `pipeline`
-//! takes a tool call from stage to stage until it may start, `plan` queues what a planning agent would change, `tools`
-//! runs calls and answers them, `time` keeps a run's deadline, `hooks` waits for hooks and `hooks_tool` and `hooks_run`
-//! act on what they say, `rotate` changes the session; `commit` holds back what must wait until entries are durable;
-//! [`durable`] is the state that `apply` folds from entries, and [`events`] says what they mean to observers.
+//! The rooms: `state` is what the machine knows, `steps` is what it does with what it is told, `hooks` is where it asks
+//! the user's hooks. What goes in and out is plain data: `report`, `effect`, `input_error`, and `catalog` for the
+//! questions about tools.
 
-mod accept;
-mod apply;
-mod call;
-mod commit;
-mod digest;
-pub mod durable;
-pub mod effect;
-pub mod events;
-mod extra;
-mod flight;
-pub mod hook;
+mod catalog;
+mod effect;
 mod hooks;
-mod hooks_run;
-mod hooks_tool;
-pub mod input;
-mod pipeline;
-mod plan;
+mod input_error;
 pub(crate) mod report;
-mod rotate;
-pub mod run;
-pub mod run_report;
-mod seen;
-mod step;
-mod time;
-mod tools;
-mod turn;
-mod updates;
-mod verdict;
+mod state;
+mod steps;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_context::{Holes, view};
+pub use playhouse_context::Holes;
+use playhouse_context::view;
 use playhouse_protocol::chain::Members;
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{Command, Entry, EntryBody, EntryId, History, ModelConfig, PermissionDecision, Seq};
 
-pub use durable::Durable;
-pub use effect::{Effect, Start, Target};
-use flight::{Counters, InFlight, Session};
-pub use input::{
-    AfterTool, Authority, BeforeTool, Catalog, Doing, FilterVerdict, Filtered, HookCall, HookId, HookPoint, HookSet,
-    InputError, MayStop, Now, Opening, Permit, SessionSource, SlowHooks, Timer, Verdict, Vetting,
-};
+pub use catalog::{Authority, Catalog, Vetting};
+pub use effect::{CancelTarget, Effect, Timer, ToolStart};
+pub use hooks::points::{HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks};
+pub use hooks::verdict::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Permit, SessionStart, Verdict};
+pub use input_error::InputError;
+pub use report::Doing;
 pub(crate) use report::Report;
-pub use run_report::RunReport;
-use step::Step;
+pub use state::durable::Durable;
+use state::flight::{Counters, InFlight};
+pub use state::run_report::RunReport;
+pub use state::{durable, events, run};
+use steps::Step;
 
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
@@ -71,6 +51,15 @@ const ABORT_GRACE: Duration = Duration::from_secs(2);
 /// How often in a row an agent may be restarted in the middle of its work without getting anywhere. Each time may buy a
 /// response of the model; a crash that has nothing to do with the agent does not come so often at the same place.
 const MOST_RESTARTS: u32 = 10;
+
+/// The time, passed in: the machine has no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Unix milliseconds, for people.
+    pub wall: u64,
+    /// A clock that never goes back, for deadlines.
+    pub mono: Duration,
+}
 
 /// Whether there is anyone to ask for permission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,15 +130,6 @@ pub struct Numbers {
     last_hook: u64,
 }
 
-/// Whether the journal lost lines, so that what is sent must be looked over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Journal {
-    /// It is whole.
-    Whole,
-    /// Lines are missing.
-    Damaged,
-}
-
 /// An agent, without its actor.
 #[derive(Debug)]
 pub struct Machine {
@@ -159,7 +139,7 @@ pub struct Machine {
     counters: Counters,
     /// The entry that opens the journal, until it is there.
     opened: Option<Arc<Opened>>,
-    journal: Journal,
+    holes: Holes,
     now: Now,
     /// What the input being handled asks for so far.
     out: Vec<Effect>,
@@ -169,7 +149,7 @@ impl Machine {
     /// An agent whose journal does not exist yet; its first entry will make it.
     pub fn new(opened: impl Into<Arc<Opened>>, setup: Setup) -> Self {
         let opened = opened.into();
-        Self::with(Durable::new(&opened), Some(opened), setup, Journal::Whole)
+        Self::with(Durable::new(&opened), Some(opened), setup, Holes::None)
     }
 
     /// The agent that these entries stand for: those that lead to the last of them. Nothing is under way until
@@ -177,9 +157,9 @@ impl Machine {
     pub fn fold<'a>(
         entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
         setup: Setup,
-        journal: Journal,
+        holes: Holes,
     ) -> Result<Self, FoldError> {
-        Self::fold_to(None, entries, setup, journal)
+        Self::fold_to(None, entries, setup, holes)
     }
 
     /// As [`Machine::fold`], with the entries that lead to `tip`.
@@ -187,7 +167,7 @@ impl Machine {
         tip: Option<&EntryId>,
         entries: impl IntoIterator<Item = (Seq, &'a Entry)>,
         setup: Setup,
-        journal: Journal,
+        holes: Holes,
     ) -> Result<Self, FoldError> {
         let entries: Vec<_> = entries.into_iter().collect();
         let (Some((_, first)), Some((last_seq, _))) = (entries.first(), entries.last()) else {
@@ -203,16 +183,17 @@ impl Machine {
             }
         }
         let last_seq = *last_seq;
-        let mut machine = Self::with(durable, None, setup, journal);
+        let mut machine = Self::with(durable, None, setup, holes);
         machine.counters.last_seq = last_seq;
-        machine.counters.session = Session::Resume;
+        machine.counters.session_start = Some(SessionSource::Resume);
         Ok(machine)
     }
 
-    fn with(durable: Durable, opened: Option<Arc<Opened>>, setup: Setup, journal: Journal) -> Self {
-        let (flight, counters) = (InFlight::default(), Counters::default());
+    fn with(durable: Durable, opened: Option<Arc<Opened>>, setup: Setup, holes: Holes) -> Self {
+        let counters = Counters { session_start: Some(SessionSource::Startup), ..Counters::default() };
+        let flight = InFlight::default();
         let now = Now { wall: 0, mono: Duration::ZERO };
-        Self { setup, durable, flight, counters, opened, journal, now, out: Vec::new() }
+        Self { setup, durable, flight, counters, opened, holes, now, out: Vec::new() }
     }
 
     /// Goes on after a fold: what was under way is asked for again, or answered for. An agent that was restarted too
@@ -238,7 +219,7 @@ impl Machine {
         }
         // A yes for good is in the journal before it is written down: it may not have come to that.
         let calls = self.durable.run.as_deref().and_then(run::Run::turn).into_iter().flat_map(|turn| &turn.calls);
-        let lasting: Vec<String> = calls.flat_map(|slot| slot.lasting.iter().cloned()).collect();
+        let lasting: Vec<String> = calls.flat_map(|slot| slot.lasting_rules.iter().cloned()).collect();
         if !lasting.is_empty() {
             self.act(Effect::Remember { rules: lasting });
         }
@@ -288,11 +269,7 @@ impl Machine {
 
     /// What a model is shown of the conversation.
     fn view(&self) -> History {
-        let holes = match self.journal {
-            Journal::Whole => Holes::None,
-            Journal::Damaged => Holes::Possible,
-        };
-        view(&self.durable.record, holes)
+        view(&self.durable.record, self.holes)
     }
 
     /// How far it has counted what it is answered for.

@@ -3,7 +3,7 @@
 
 use playhouse_protocol::{CallId, Fate, Message, ProviderError, Seq, StreamDelta, ToolCallId, ToolError, ToolResult};
 
-use super::input::{Doing, HookId, Timer, Verdict};
+use crate::machine::{HookId, Timer, Verdict};
 
 /// What happened, as an actor tells it. A report is believed: a forged one could release effects before they are
 /// durable. So the type has no name outside of this crate.
@@ -126,4 +126,14 @@ pub enum Report {
         /// For what.
         timer: Timer,
     },
+}
+
+/// What an agent in a run does, as whoever waits for it should know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doing {
+    /// Something goes on.
+    #[default]
+    AtWork,
+    /// Nothing goes on, here or in any of its sub-agents, until a person answers.
+    WaitingForAPerson,
 }

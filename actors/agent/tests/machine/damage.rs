@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{AfterTool, BeforeTool, HookPoint, Journal, Machine, Verdict, events};
+use playhouse_agent::machine::{AfterTool, BeforeTool, Holes, HookPoint, Machine, Verdict, events};
 use playhouse_agent::testing::Report;
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, Command, ContinuationKind, Entry, EntryBody, MessageCount, Op, Outcome,
     PermissionDecision, ProviderError, Seq, StopReason, ToolError, ToolExecutionStrategy,
@@ -166,11 +166,11 @@ fn recorded() -> Vec<(&'static str, Rig)> {
 }
 
 /// Folds, looks and goes on until everything rests. Every request on the way is checked by the rig.
-fn goes_on(entries: &Entries, of: &Rig, journal: Journal) -> Rig {
+fn goes_on(entries: &Entries, of: &Rig, journal: Holes) -> Rig {
     let mut rig = Rig::folded(entries, &of.setup, journal);
     let shown = rig.machine.durable().transcript();
     if shown.sendable().next().is_some() {
-        transcript::validate(shown.sendable(), Ending::Any).unwrap();
+        transcript::validate(shown.sendable(), TranscriptEnd::Any).unwrap();
     }
     if rig.machine.durable().rotated_to.is_some() {
         return rig;
@@ -204,7 +204,7 @@ fn f35_every_prefix_can_be_gone_on_from() {
         let entries = rig.journals[&rig.session].clone();
         println!("{name}: {} entries", entries.len());
         for len in 1..=entries.len() {
-            let rig = goes_on(&entries[..len].to_vec(), &rig, Journal::Whole);
+            let rig = goes_on(&entries[..len].to_vec(), &rig, Holes::None);
             if rig.machine.durable().rotated_to.is_none() {
                 every_prompt_ended(&rig);
             }
@@ -222,7 +222,7 @@ fn f35_every_service_takes_the_requests_that_every_prefix_leads_to() {
             // As it is, and without any one of its lines.
             for lost in 1..=len {
                 let mut left = entries[..len].to_vec();
-                let journal = if lost < len { Journal::Damaged } else { Journal::Whole };
+                let journal = if lost < len { Holes::Possible } else { Holes::None };
                 if lost < len {
                     left.remove(lost);
                 }
@@ -245,7 +245,7 @@ fn messages_are_counted_from_the_entries_alone_as_the_record_has_them() {
         let mut count = MessageCount::default();
         let messages = rig.journals[&rig.session].iter().map(|(_, entry)| count.apply(entry)).last();
         let entries = rig.journals[&rig.session].iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-        let folded = Machine::fold(entries, rig.setup.clone(), Journal::Whole).unwrap();
+        let folded = Machine::fold(entries, rig.setup.clone(), Holes::None).unwrap();
         assert_eq!(messages, Some(folded.durable().record.messages().len()), "{name}");
     }
 }
@@ -262,7 +262,7 @@ fn f35_any_two_lines_may_be_missing() {
                     left.remove(first);
                 }
                 let what = format!("{name} without lines {first} and {second}");
-                let went = catch_unwind(AssertUnwindSafe(|| drop(goes_on(&left, &rig, Journal::Damaged))));
+                let went = catch_unwind(AssertUnwindSafe(|| drop(goes_on(&left, &rig, Holes::Possible))));
                 assert!(went.is_ok(), "{what}");
             }
         }
@@ -278,7 +278,7 @@ fn f35_any_half_of_the_lines_may_be_missing() {
             let left =
                 entries.iter().enumerate().filter(|(at, _)| *at == 0 || rng.bool()).map(|(_, entry)| entry.clone());
             let left = left.collect();
-            let went = catch_unwind(AssertUnwindSafe(|| drop(goes_on(&left, &rig, Journal::Damaged))));
+            let went = catch_unwind(AssertUnwindSafe(|| drop(goes_on(&left, &rig, Holes::Possible))));
             assert!(went.is_ok(), "{name} with seed {seed}");
         }
     }
@@ -289,8 +289,8 @@ fn f29_without_its_first_line_a_journal_is_none() {
     let rig = every_hook();
     let entries = &rig.journals[&rig.session];
     let rest = entries[1..].iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-    assert!(Machine::fold(rest, rig.setup.clone(), Journal::Damaged).is_err());
-    assert!(Machine::fold([], rig.setup.clone(), Journal::Whole).is_err());
+    assert!(Machine::fold(rest, rig.setup.clone(), Holes::Possible).is_err());
+    assert!(Machine::fold([], rig.setup.clone(), Holes::None).is_err());
 }
 
 /// The journal of `rig` without the entries that `lost` names.
@@ -304,7 +304,7 @@ fn entries_after_a_lost_line_are_not_taken_for_those_before_it() {
     rig.prompt("one");
     rig.wants(&[("c1", "once")]);
     let left = without(&rig, |body| matches!(body, EntryBody::Requested { .. }));
-    let mut rig = goes_on(&left, &rig, Journal::Damaged);
+    let mut rig = goes_on(&left, &rig, Holes::Possible);
     rig.prompt("two");
     rig.come_to_rest();
     let (loops, turns) = rig.bodies().fold((0, 0), |(loops, turns), body| match body {
@@ -326,7 +326,7 @@ fn a_prompt_behind_a_run_whose_end_was_lost_still_has_its_turn() {
     let mut left = without(&rig, |body| matches!(body, EntryBody::LoopEnded { .. }));
     let (_, batch) = &rig.queued[0];
     left.push((Seq(99), batch.entries[0].clone()));
-    let went = goes_on(&left, &rig, Journal::Damaged);
+    let went = goes_on(&left, &rig, Holes::Possible);
     assert_eq!(went.talk(), ["user: one", "model Stop: first", "user: two", "model Stop: done"]);
     every_prompt_ended(&went);
 }
@@ -336,7 +336,7 @@ fn a_turn_whose_question_was_lost_ends_with_an_error_that_says_so() {
     let mut rig = Rig::new();
     rig.prompt("one");
     let left = without(&rig, |body| matches!(body, EntryBody::Input(_) | EntryBody::TurnStarted { .. }));
-    let rig = goes_on(&left, &rig, Journal::Damaged);
+    let rig = goes_on(&left, &rig, Holes::Possible);
     let Outcome::Error { message } = &rig.reports[0].outcome else { panic!("{:?}", rig.reports) };
     assert!(message.contains("the journal has lost the message"), "{message}");
 }
@@ -349,7 +349,7 @@ fn a_known_result_is_kept_when_the_end_of_its_turn_was_lost() {
     rig.done("c1");
     rig.says("first");
     let left = without(&rig, |body| matches!(body, EntryBody::TurnEnded { turn_index: 0, .. }));
-    let went = goes_on(&left, &rig, Journal::Damaged);
+    let went = goes_on(&left, &rig, Holes::Possible);
     assert_eq!(went.talk(), rig.talk());
 
     // Nor does it go when the end of its run was lost too.
@@ -359,14 +359,14 @@ fn a_known_result_is_kept_when_the_end_of_its_turn_was_lost() {
     rig.done("c1");
     let lost = |body: &EntryBody| matches!(body, EntryBody::TurnEnded { .. });
     let whole = rig.reports[0].messages.len();
-    let went = goes_on(&without(&rig, lost), &rig, Journal::Damaged);
+    let went = goes_on(&without(&rig, lost), &rig, Holes::Possible);
     assert_eq!(went.machine.durable().ended[0].messages.len(), whole);
     let before = fold_until(&without(&rig, lost), |body| matches!(body, EntryBody::LoopEnded { .. }));
     let [.., AgentEvent::AgentEnd { messages, .. }] = &events::derive(&before.0, &before.1)[..] else { panic!() };
     assert_eq!(messages.len(), whole);
     rig.prompt("two");
     let lost = |body: &EntryBody| matches!(body, EntryBody::TurnEnded { .. } | EntryBody::LoopEnded { .. });
-    let went = goes_on(&without(&rig, lost), &rig, Journal::Damaged);
+    let went = goes_on(&without(&rig, lost), &rig, Holes::Possible);
     assert_eq!(went.talk()[..3], ["user: one", "model ToolUse: on it", "c1 result: c1 ok"]);
 }
 
@@ -388,7 +388,7 @@ fn a_call_that_has_its_result_keeps_it_whatever_comes_later() {
     let mut entries = rig.journals[&rig.session].clone();
     let again = entries.iter().find(|(_, entry)| matches!(entry.body, EntryBody::ToolStarted { .. })).unwrap().clone();
     entries.push(again);
-    let folded = Machine::fold(entries.iter().map(|(s, e)| (*s, e.as_ref())), rig.setup.clone(), Journal::Damaged);
+    let folded = Machine::fold(entries.iter().map(|(s, e)| (*s, e.as_ref())), rig.setup.clone(), Holes::Possible);
     let folded = folded.unwrap();
     let turn = folded.durable().run.as_deref().and_then(Run::turn).unwrap();
     assert!(turn.calls[0].is_settled(), "{:?}", turn.calls);
@@ -403,7 +403,7 @@ fn turns_after_a_lost_end_are_not_numbered_twice() {
         rig.done(call);
     }
     let left = without(&rig, |body| matches!(body, EntryBody::TurnEnded { turn_index: 0, .. }));
-    let mut rig = Rig::folded(&left, &rig.setup, Journal::Damaged);
+    let mut rig = Rig::folded(&left, &rig.setup, Holes::Possible);
     rig.recover();
     rig.wants(&[("c3", "read")]);
     assert_eq!(rig.done("c3")[3..5], ["TurnEnd 2", "TurnStart 3 Continuation"]);
@@ -417,10 +417,10 @@ fn a_new_session_has_no_holes() {
     rig.done("c1");
     rig.says("first");
     let left = without(&rig, |body| matches!(body, EntryBody::ToolEnded { .. } | EntryBody::TurnEnded { .. }));
-    let mut rig = goes_on(&left, &rig, Journal::Damaged);
+    let mut rig = goes_on(&left, &rig, Holes::Possible);
     rig.rotate("t");
     // Its own journal is whole, so nobody looks it over again.
-    rig.journal = Journal::Whole;
+    rig.journal = Holes::None;
     rig.restart();
     rig.prompt("two");
     assert_eq!(rig.calls.len(), 1);
@@ -436,7 +436,7 @@ fn a_run_after_one_whose_start_was_lost_has_a_name_of_its_own() {
     let is_of_run = |n: &str, entry: &Entry| entry.loop_id.as_ref().is_some_and(|id| id.as_str().ends_with(n));
     let mut left = without(&rig, |body| matches!(body, EntryBody::Input(_) | EntryBody::LoopStarted { .. }));
     left.retain(|(_, entry)| !is_of_run(".1", entry));
-    let mut rig = goes_on(&left, &rig, Journal::Damaged);
+    let mut rig = goes_on(&left, &rig, Holes::Possible);
     rig.prompt("three");
     assert_eq!(rig.machine.durable().last_loop_id, Some("s.c.3".into()));
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_agent::machine::durable::{CallState, Durable, Phase, Run};
-use playhouse_agent::machine::{Journal, Machine, events};
+use playhouse_agent::machine::durable::{CallState, Durable, Run, RunPhase};
+use playhouse_agent::machine::{Holes, Machine, events};
 use playhouse_protocol::{Command, ContinuationKind, Entry, EntryId, Op, Seq};
 use playhouse_session::record;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn read(path: &Path) -> Entries {
 
 fn fold(entries: &Entries) -> Machine {
     let lines = entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-    Machine::fold(lines, Rig::new().setup, Journal::Whole).unwrap()
+    Machine::fold(lines, Rig::new().setup, Holes::None).unwrap()
 }
 
 /// What a fold looks like.
@@ -73,9 +73,9 @@ fn look(entries: &Entries) -> Value {
 
 fn run(run: &Run) -> Value {
     let phase = match &run.phase {
-        Phase::Opening => json!("opening"),
-        Phase::Between(_) => json!("between"),
-        Phase::Turn(turn) => {
+        RunPhase::Opening => json!("opening"),
+        RunPhase::Between(_) => json!("between"),
+        RunPhase::Turn(turn) => {
             let calls: Vec<_> =
                 turn.calls.iter().map(|slot| json!([slot.id, slot.name, slot.args, state(&slot.state)])).collect();
             json!({"turn": turn.index, "attempt": turn.next_attempt, "model": turn.model, "calls": calls})
@@ -126,7 +126,7 @@ fn back(entries: &Entries) -> Vec<Value> {
     kinds
         .chain([rerun])
         .map(|kind| {
-            let mut rig = Rig::folded(entries, &Rig::new().setup, Journal::Whole);
+            let mut rig = Rig::folded(entries, &Rig::new().setup, Holes::None);
             let lines = rig.tell(Command::new("back", Op::Continue { kind }));
             let refused = lines.iter().find(|line| line.starts_with("> refuse")).cloned();
             json!(refused.unwrap_or_else(|| format!("{} messages", rig.requests[0].messages.len())))

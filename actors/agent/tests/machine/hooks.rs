@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{AfterTool, BeforeTool, HookCall, HookPoint, Opening, Timer, Verdict};
+use playhouse_agent::machine::{AfterTool, BeforeTool, HookCall, HookPoint, SessionStart, Timer, Verdict};
 use playhouse_protocol::{AgentEvent, EntryBody, ExecutionLimits, PermissionDecision, PermissionMode, Seq};
 use serde_json::{Value, json};
 
@@ -281,7 +281,7 @@ fn a_sessions_start_is_told_once_and_adds_to_its_first_prompt() {
         other => panic!("{other:?}"),
     };
     assert_eq!(source(&rig), "startup");
-    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
+    rig.verdict(Verdict::SessionStart(SessionStart::Say { text: " (on main)".into() }));
     rig.says("done");
     rig.prompt("again");
     rig.says("done");
@@ -299,10 +299,10 @@ fn a_sessions_start_is_told_once_and_adds_to_its_first_prompt() {
 fn a_prompt_that_is_rejected_leaves_the_sessions_start_to_the_next() {
     let mut rig = Rig::hooked([HookPoint::SessionStart, HookPoint::Filter]);
     rig.prompt("rude");
-    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
+    rig.verdict(Verdict::SessionStart(SessionStart::Say { text: " (on main)".into() }));
     rig.refuse("rude");
     rig.prompt("kind");
-    rig.verdict(Verdict::SessionStart(Opening::Say { text: " (on main)".into() }));
+    rig.verdict(Verdict::SessionStart(SessionStart::Say { text: " (on main)".into() }));
     rig.allow();
     assert_eq!(rig.talk(), ["user: kind (on main)"]);
 }

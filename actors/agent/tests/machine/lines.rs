@@ -1,6 +1,6 @@
 //! What a machine asks for and tells, one line each, so that a test can hold a whole run in one list.
 
-use playhouse_agent::machine::{Effect, Target};
+use playhouse_agent::machine::{CancelTarget, Effect};
 use playhouse_protocol::{AgentEvent, AgentMessage, Message, MessageId, Outcome, PermissionDecision, StreamDelta};
 
 /// An event by its name, anything else after a `>`. Appends and timers have no line.
@@ -15,10 +15,10 @@ pub fn line(effect: &Effect) -> Option<String> {
         Effect::Hook { call, .. } => format!("> hook {:?}", call.point()),
         Effect::Ask { permission_id, .. } => format!("> ask {}", question(permission_id.as_str())),
         Effect::Remember { rules } => format!("> remember {}", rules.join(", ")),
-        Effect::Cancel(Target::Call(call)) => format!("> cancel call {}", last(call.as_str())),
-        Effect::Cancel(Target::Tool(call)) => format!("> cancel tool {call}"),
-        Effect::Cancel(Target::Child(call)) => format!("> cancel child {call}"),
-        Effect::Cancel(Target::Hook(_)) => "> cancel hook".into(),
+        Effect::Cancel(CancelTarget::Call(call)) => format!("> cancel call {}", last(call.as_str())),
+        Effect::Cancel(CancelTarget::Tool(call)) => format!("> cancel tool {call}"),
+        Effect::Cancel(CancelTarget::Child(call)) => format!("> cancel child {call}"),
+        Effect::Cancel(CancelTarget::Hook(_)) => "> cancel hook".into(),
         Effect::Ack { input_id } => format!("> ack {input_id}"),
         Effect::Refuse { input_id, error } => format!("> refuse {input_id}: {error}"),
         Effect::Finish(report) => format!("> finish {}", ending(&report.outcome)),

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    AfterTool, Approver, Authority, BeforeTool, Catalog, Doing, Effect, FilterVerdict, Filtered, HookCall, HookId,
-    HookPoint, HookSet, Journal, Machine, MayStop, Now, Opening, Permit, RunReport, Setup, Timer, Verdict, Vetting,
+    AfterTool, Approver, Authority, BeforeTool, Catalog, Doing, Effect, FilterVerdict, Filtered, Holes, HookCall,
+    HookId, HookPoint, HookSet, Machine, MayStop, Now, Permit, RunReport, SessionStart, Setup, Timer, Verdict, Vetting,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
     Access, AgentEvent, AgentMessage, Batch, CallId, Command, Content, ContinuationKind, Durability, EffectClass,
     Entry, EntryBody, Event, ExecutionLimits, GrantScope, InputId, Level, Message, ModelConfig, Op, PermissionDecision,
@@ -132,7 +132,7 @@ pub struct Rig {
     pub queued: VecDeque<(SessionId, Batch)>,
     /// Whether batches stay there until `commit`.
     pub held: bool,
-    pub journal: Journal,
+    pub journal: Holes,
     pub calls: Vec<(CallId, u32, Box<StreamConfig>)>,
     /// Every request so far.
     pub requests: Vec<StreamConfig>,
@@ -182,7 +182,7 @@ impl Rig {
             clock: (1_767_225_600_000, 0),
             queued: VecDeque::new(),
             held: false,
-            journal: Journal::Whole,
+            journal: Holes::None,
             calls: Vec::new(),
             requests: Vec::new(),
             hooks: VecDeque::new(),
@@ -197,7 +197,7 @@ impl Rig {
     }
 
     /// The rig of a process that finds this journal.
-    pub fn folded(entries: &[(Seq, Arc<Entry>)], setup: &Setup, journal: Journal) -> Self {
+    pub fn folded(entries: &[(Seq, Arc<Entry>)], setup: &Setup, journal: Holes) -> Self {
         let mut rig = Self::new();
         rig.setup = setup.clone();
         let folded = entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
@@ -234,11 +234,9 @@ impl Rig {
         while !self.held && !self.queued.is_empty() {
             self.write();
         }
-        if self.queued.is_empty() && self.journal == Journal::Whole {
+        if self.queued.is_empty() && self.journal == Holes::None {
             let entries = self.journals.get(&self.session).into_iter().flatten();
-            if let Ok(folded) =
-                Machine::fold(entries.map(|(s, e)| (*s, e.as_ref())), self.setup.clone(), Journal::Whole)
-            {
+            if let Ok(folded) = Machine::fold(entries.map(|(s, e)| (*s, e.as_ref())), self.setup.clone(), Holes::None) {
                 assert_eq!(folded.durable(), self.machine.durable());
             }
         }
@@ -281,7 +279,7 @@ impl Rig {
                     }
                 }
                 Effect::Call { call, config } => {
-                    transcript::validate(config.messages.sendable(), Ending::Open).unwrap();
+                    transcript::validate(config.messages.sendable(), TranscriptEnd::Open).unwrap();
                     self.requests.push(config.as_ref().clone());
                     self.calls.push((call, config.attempt, config));
                 }
@@ -294,7 +292,7 @@ impl Rig {
                 Effect::Disarm(timer) => self.timers.retain(|(armed, _)| *armed != timer),
                 Effect::Finish(report) => self.reports.push(report),
                 Effect::Rotated { to } => self.session = to,
-                Effect::Cancel(playhouse_agent::machine::Target::Hook(hook)) => {
+                Effect::Cancel(playhouse_agent::machine::CancelTarget::Hook(hook)) => {
                     self.hooks.retain(|(waiting, _)| *waiting != hook);
                 }
                 Effect::Remember { .. }
@@ -544,7 +542,7 @@ pub fn yes(point: HookPoint) -> Verdict {
         HookPoint::Filter => Verdict::Filter(Filtered::PassAll),
         HookPoint::Policy => Verdict::Policy(Ruling::Allow { by: "the policy".into() }),
         HookPoint::Stop => Verdict::Stop(MayStop::Yes),
-        HookPoint::SessionStart => Verdict::SessionStart(Opening::Plain),
+        HookPoint::SessionStart => Verdict::SessionStart(SessionStart::Plain),
     }
 }
 
@@ -558,7 +556,7 @@ pub fn no(point: HookPoint, reason: String) -> Verdict {
         HookPoint::Filter => Verdict::Filter(Filtered::RejectAll { reason }),
         HookPoint::Policy => Verdict::Policy(Ruling::Forbid { reason }),
         HookPoint::Stop => Verdict::Stop(MayStop::GoOn { reason }),
-        HookPoint::SessionStart => Verdict::SessionStart(Opening::Halt { reason }),
+        HookPoint::SessionStart => Verdict::SessionStart(SessionStart::Halt { reason }),
         HookPoint::AfterLoop
         | HookPoint::AfterTurn
         | HookPoint::AfterUpdate

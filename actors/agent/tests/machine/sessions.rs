@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::machine::{HookPoint, Journal, Machine};
+use playhouse_agent::machine::{Holes, HookPoint, Machine};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, Command, ContinuationKind, EntryBody, EntryId, Op, SessionId, StopReason,
     ToolExecutionStrategy,
@@ -109,7 +109,7 @@ fn a_change_of_session_keeps_conversation_queues_and_what_was_seen() {
     let continues = opened.continues.as_ref().unwrap();
     assert_eq!((continues.session.as_str(), &continues.entry), ("s", &old[old.len() - 2].1.id));
     // The old one says where to go on.
-    let folded = Machine::fold(old.iter().map(|(s, e)| (*s, e.as_ref())), rig.setup.clone(), Journal::Whole).unwrap();
+    let folded = Machine::fold(old.iter().map(|(s, e)| (*s, e.as_ref())), rig.setup.clone(), Holes::None).unwrap();
     assert_eq!(folded.durable().rotated_to, Some(SessionId::new("t").unwrap()));
 
     rig.restart();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    AfterTool, BeforeTool, Effect, Filtered, HookCall, HookPoint, Journal, Machine, MayStop, Now, Opening, Permit,
+    AfterTool, BeforeTool, Effect, Filtered, Holes, HookCall, HookPoint, Machine, MayStop, Now, Permit, SessionStart,
     Setup, Verdict, events,
 };
 use playhouse_agent::testing::Report;
@@ -38,7 +38,7 @@ pub fn grow(rng: &mut Rng, session: &SessionId, journal: &Entries, setup: &Setup
     for number in 0..BRANCHES {
         // Out of what was there before, or out of a branch.
         let tip = entries[rng.usize(..entries.len())].1.id.clone();
-        let machine = Machine::fold_to(Some(&tip), lines(&entries), setup.clone(), Journal::Whole).unwrap();
+        let machine = Machine::fold_to(Some(&tip), lines(&entries), setup.clone(), Holes::None).unwrap();
         if machine.durable().rotated_to.is_none() {
             Branch { entries: &mut entries, session, number, calls: 0 }.go_on(machine);
         }
@@ -126,7 +126,7 @@ fn kind_word(call: HookCall) -> Verdict {
             HookPoint::AfterTool => Verdict::AfterTool(AfterTool::Done),
             HookPoint::Filter => Verdict::Filter(Filtered::PassAll),
             HookPoint::Stop => Verdict::Stop(MayStop::Yes),
-            HookPoint::SessionStart => Verdict::SessionStart(Opening::Plain),
+            HookPoint::SessionStart => Verdict::SessionStart(SessionStart::Plain),
             _ => Verdict::Noted,
         },
     }
@@ -150,8 +150,8 @@ fn look(entries: &Entries, setup: &Setup) {
         events::replay(lines(&way), None).unwrap();
         for len in 1..=way.len() {
             let (_, last) = &way[len - 1];
-            let folded = Machine::fold_to(Some(&last.id), lines(entries), setup.clone(), Journal::Whole).unwrap();
-            let alone = Machine::fold(lines(&way[..len].to_vec()), setup.clone(), Journal::Whole).unwrap();
+            let folded = Machine::fold_to(Some(&last.id), lines(entries), setup.clone(), Holes::None).unwrap();
+            let alone = Machine::fold(lines(&way[..len].to_vec()), setup.clone(), Holes::None).unwrap();
             assert_eq!(own(folded.durable().clone()), own(alone.durable().clone()), "{}", last.id);
             let (all, few) = (folded.durable(), alone.durable());
             assert!(all.entries >= few.entries && all.call_ids.is_superset(&few.call_ids));

@@ -7,7 +7,7 @@ use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{Effect, HookPoint, HookSet, events};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{InputKind, Opened};
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, CallId, Content, EffectClass, Entry, EntryBody, EventId, InputId, Message, MessageId, Op,
     Outcome, PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
@@ -68,7 +68,7 @@ impl Checks {
         let fold = &self.folds[session];
         let transcript = fold.transcript();
         if transcript.sendable().next().is_some() {
-            transcript::validate(transcript.sendable(), Ending::Any)
+            transcript::validate(transcript.sendable(), TranscriptEnd::Any)
                 .unwrap_or_else(|error| panic!("after {}: {error}\n{transcript:#?}", entry.id));
         }
     }
@@ -120,7 +120,7 @@ impl Checks {
                     ),
                     "{call} was answered before"
                 );
-                transcript::validate(config.messages.sendable(), Ending::Open).unwrap();
+                transcript::validate(config.messages.sendable(), TranscriptEnd::Open).unwrap();
                 assert!(self.calls.insert((session.clone(), call.clone())), "{call} was made twice");
                 let here = journals.get(session).into_iter().flatten();
                 let answers = here.filter(|(_, entry)| is_answer(&entry.body)).count();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    AfterTool, Approver, BeforeTool, Doing, Effect, FilterVerdict, Filtered, HookCall, HookId, HookPoint, InputError,
-    Journal, Machine, MayStop, Now, Opening, Permit, Setup, Target, Timer, Verdict,
+    AfterTool, Approver, BeforeTool, CancelTarget, Doing, Effect, FilterVerdict, Filtered, Holes, HookCall, HookId,
+    HookPoint, InputError, Machine, MayStop, Now, Permit, SessionStart, Setup, Timer, Verdict,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{Opened, Wake};
@@ -248,14 +248,14 @@ impl World {
                 Effect::Ask { permission_id, .. } => {
                     self.asks.insert(permission_id);
                 }
-                Effect::Cancel(Target::Call(call)) => {
+                Effect::Cancel(CancelTarget::Call(call)) => {
                     self.calls.remove(&call);
                 }
-                Effect::Cancel(Target::Hook(hook)) => {
+                Effect::Cancel(CancelTarget::Hook(hook)) => {
                     self.hooks.remove(&hook);
                 }
                 // A tool that is told to stop may take its time, or never answer.
-                Effect::Cancel(Target::Tool(call) | Target::Child(call)) => {
+                Effect::Cancel(CancelTarget::Tool(call) | CancelTarget::Child(call)) => {
                     self.stopping.insert(call);
                 }
                 Effect::Arm { timer, .. } => self.timers.push(timer),
@@ -379,7 +379,7 @@ impl World {
             return;
         };
         let entries = journal.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-        *machine = Machine::fold(entries, self.setup.clone(), Journal::Whole).unwrap();
+        *machine = Machine::fold(entries, self.setup.clone(), Holes::None).unwrap();
         self.checks.live(machine.durable(), [].iter());
         if let Some(to) = machine.durable().rotated_to.clone() {
             self.session = to;
@@ -659,9 +659,9 @@ impl World {
                 _ => MayStop::Yes,
             }),
             HookPoint::SessionStart => Verdict::SessionStart(match roll {
-                0..=4 => Opening::Halt { reason },
-                6..=11 => Opening::Say { text },
-                _ => Opening::Plain,
+                0..=4 => SessionStart::Halt { reason },
+                6..=11 => SessionStart::Say { text },
+                _ => SessionStart::Plain,
             }),
             HookPoint::Filter | HookPoint::Policy => Verdict::Noted,
         }
@@ -723,11 +723,11 @@ fn said(verdict: &Verdict) -> Option<&'static str> {
         Verdict::Policy(_) => Some("PolicyJudges"),
         Verdict::BeforeTool(BeforeTool::Ask { .. }) => Some("HookAsks"),
         Verdict::BeforeTool(BeforeTool::Amend { .. }) => Some("HookAmends"),
-        Verdict::AfterTool(AfterTool::Say { .. }) | Verdict::SessionStart(Opening::Say { .. }) => Some("HookSays"),
+        Verdict::AfterTool(AfterTool::Say { .. }) | Verdict::SessionStart(SessionStart::Say { .. }) => Some("HookSays"),
         Verdict::BeforeTool(BeforeTool::Halt { .. })
         | Verdict::AfterTool(AfterTool::Halt { .. })
         | Verdict::Stop(MayStop::Halt { .. })
-        | Verdict::SessionStart(Opening::Halt { .. }) => Some("HookHalts"),
+        | Verdict::SessionStart(SessionStart::Halt { .. }) => Some("HookHalts"),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{Content, Message, ProviderError, StopReason, StreamConfig, StreamEvent, Usage};
 use serde_json::Value;
 
@@ -149,7 +149,7 @@ fn arguments_text(arguments: &Value) -> String {
 /// Refuses what a real provider would refuse.
 fn check(config: &StreamConfig) -> Result<(), ProviderError> {
     let refuse = |message: String| Err(ProviderError::Api { message });
-    if let Err(error) = transcript::validate(config.sendable(), Ending::Open) {
+    if let Err(error) = transcript::validate(config.sendable(), TranscriptEnd::Open) {
         return refuse(error.to_string());
     }
     let mut names: Vec<&str> = Vec::new();

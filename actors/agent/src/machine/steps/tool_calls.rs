@@ -5,14 +5,13 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{BlockStage, InputKind};
 use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId, ToolError, ToolResult};
 
-use super::durable::{CallSlot, CallState, Run};
-use super::effect::{Effect, Start, Target};
-use super::flight::{ToolFlight, ToolStage, Update};
-use super::hooks_tool::Word;
-use super::input::{HookCall, HookPoint, Timer, Verdict};
-use super::step::Step;
-use super::verdict::answer_at;
-use super::{ABORT_GRACE, Machine};
+use crate::machine::hooks::tool_hooks::StartDecision;
+use crate::machine::hooks::verdict::answer_at;
+use crate::machine::state::flight::{ToolFlight, ToolPhase, UpdateState};
+use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::{
+    ABORT_GRACE, CancelTarget, Effect, HookCall, HookPoint, Machine, Step, Timer, ToolStart, Verdict,
+};
 
 /// The answer to a call that steering overtook.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
@@ -71,14 +70,14 @@ impl Machine {
             }
             CallState::Granted { permission_id } => self.enter_granted(slot, permission_id),
             CallState::Denied { reason } => self.block(slot, BlockStage::Approval, reason.clone()),
-            CallState::Started { effect, at } => self.take_up(slot, effect, *at),
+            CallState::Started { effect, at } => self.restart_call(slot, effect, *at),
             CallState::Ended { hook_due: true, .. } => self.close(slot, slot.has_failed()),
             CallState::Ended { hook_due: false, .. } => return Step::Through,
         }
         Step::Moved
     }
 
-    pub(super) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
+    pub(in crate::machine) fn run_tool_hook(&mut self, id: &ToolCallId, call: HookCall) {
         let hook = self.next_hook();
         self.flight.run.tool_hooks.insert(hook, (id.clone(), call.point()));
         self.run_hook(hook, call);
@@ -87,11 +86,11 @@ impl Machine {
     pub(super) fn start(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
         let passage = Some(Box::new(passage));
         self.push(EntryBody::ToolStarted { tool_call_id: slot.id.clone(), effect: effect.clone(), passage });
-        self.launch(slot, effect, Start::First);
+        self.launch(slot, effect, ToolStart::First);
     }
 
-    fn launch(&mut self, slot: &CallSlot, effect: EffectClass, start: Start) {
-        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Starting));
+    fn launch(&mut self, slot: &CallSlot, effect: EffectClass, start: ToolStart) {
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Starting));
         let (call, name, args) = (slot.id.clone(), slot.name.clone(), slot.args.clone());
         self.act(match effect {
             EffectClass::Child { session } => Effect::Spawn { call, name, args, session },
@@ -103,7 +102,7 @@ impl Machine {
     }
 
     /// A call that was started and is not under way: a crash came between. Its class says what that means.
-    fn take_up(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) {
+    fn restart_call(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) {
         match effect {
             EffectClass::Read
             | EffectClass::Idempotent { .. }
@@ -111,7 +110,7 @@ impl Machine {
             | EffectClass::Child { .. } => match self.objection(slot) {
                 // Forbidden since it was started.
                 Some(reason) => self.end_call(&slot.id, Err(ToolError::Failed(reason)), 0),
-                None => self.launch(slot, effect.clone(), Start::Again),
+                None => self.launch(slot, effect.clone(), ToolStart::Again),
             },
             EffectClass::Once => self.end_call(&slot.id, Err(ToolError::Failed(outcome_unknown(at))), 0),
         }
@@ -123,36 +122,36 @@ impl Machine {
             self.push(EntryBody::ToolAnswered { tool_call_id: slot.id.clone(), note: None });
             return;
         }
-        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Closing));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Closing));
         let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
         let call = HookCall::AfterTool { name, call, args, result: message.clone(), is_error };
         self.run_tool_hook(&slot.id, call);
     }
 
-    pub(super) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
+    pub(in crate::machine) fn tool_hook_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        match &tool.stage {
-            ToolStage::Judging { effect, level } => {
+        match &tool.phase {
+            ToolPhase::Judging { effect, level } => {
                 let (effect, level) = (effect.clone(), *level);
                 self.judged(call, effect, level, verdict);
             }
-            ToolStage::Hooking { effect, passage } => {
+            ToolPhase::Hooking { effect, passage } => {
                 let (effect, passage) = (effect.clone(), passage.clone());
                 self.flight.run.tools.remove(call);
                 let Some(slot) = self.slot(call).cloned() else { return };
-                match self.take_word(call, answer_at(HookPoint::BeforeTool, verdict)) {
-                    Word::Start => self.start(&slot, effect, passage),
-                    Word::Block(reason) => self.block(&slot, BlockStage::Hook, reason),
-                    Word::Ask(reason) => self.ask_for_hook(&slot, passage.level, reason),
+                match self.take_before_tool(call, answer_at(HookPoint::BeforeTool, verdict)) {
+                    StartDecision::Start => self.start(&slot, effect, passage),
+                    StartDecision::Block(reason) => self.block(&slot, BlockStage::Hook, reason),
+                    StartDecision::Ask(reason) => self.ask_for_hook(&slot, passage.level, reason),
                     // What it said is journaled; the next step goes on from there.
-                    Word::Later => {}
+                    StartDecision::Later => {}
                 }
             }
-            ToolStage::Closing => {
-                self.take_note(call, answer_at(HookPoint::AfterTool, verdict));
+            ToolPhase::Closing => {
+                self.take_after_tool(call, answer_at(HookPoint::AfterTool, verdict));
             }
-            ToolStage::Running | ToolStage::Stopping => self.update_answered(call, verdict),
-            ToolStage::Asking | ToolStage::Waiting { .. } | ToolStage::Starting => {}
+            ToolPhase::Running | ToolPhase::Stopping => self.update_answered(call, verdict),
+            ToolPhase::Asking | ToolPhase::Waiting { .. } | ToolPhase::Starting => {}
         }
     }
 
@@ -160,15 +159,20 @@ impl Machine {
         self.durable.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(call))
     }
 
-    pub(super) fn tool_finished(&mut self, call: &ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64) {
+    pub(in crate::machine) fn tool_finished(
+        &mut self,
+        call: &ToolCallId,
+        result: Result<ToolResult, ToolError>,
+        duration_ms: u64,
+    ) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        match (&tool.stage, &tool.update) {
-            (ToolStage::Running, Update::None) => self.end_call(call, result, duration_ms),
-            (ToolStage::Running, Update::Before(_) | Update::After) => {
+        match (&tool.phase, &tool.update) {
+            (ToolPhase::Running, UpdateState::None) => self.end_call(call, result, duration_ms),
+            (ToolPhase::Running, UpdateState::Before(_) | UpdateState::After) => {
                 tool.next_update = None;
                 tool.finished = Some((result, duration_ms));
             }
-            (ToolStage::Stopping, _) => {
+            (ToolPhase::Stopping, _) => {
                 let result = match result {
                     Err(ToolError::Cancelled) => Err(ToolError::Failed(STOPPED.to_owned())),
                     result @ (Ok(_) | Err(_)) => result,
@@ -176,12 +180,12 @@ impl Machine {
                 self.end_call(call, result, duration_ms);
             }
             (
-                ToolStage::Judging { .. }
-                | ToolStage::Asking
-                | ToolStage::Waiting { .. }
-                | ToolStage::Hooking { .. }
-                | ToolStage::Starting
-                | ToolStage::Closing,
+                ToolPhase::Judging { .. }
+                | ToolPhase::Asking
+                | ToolPhase::Waiting { .. }
+                | ToolPhase::Hooking { .. }
+                | ToolPhase::Starting
+                | ToolPhase::Closing,
                 _,
             ) => {}
         }
@@ -207,13 +211,13 @@ impl Machine {
 
     /// The running tools died with their executor; what that means is up to their classes. One that was done, whose
     /// last partial result is still being shown, keeps its result.
-    pub(super) fn executor_lost(&mut self) {
+    pub(in crate::machine) fn executor_lost(&mut self) {
         let mut lost: Vec<ToolCallId> = self
             .flight
             .run
             .tools
             .iter()
-            .filter(|(_, tool)| matches!(tool.stage, ToolStage::Running | ToolStage::Stopping))
+            .filter(|(_, tool)| matches!(tool.phase, ToolPhase::Running | ToolPhase::Stopping))
             .filter(|(_, tool)| tool.finished.is_none())
             .map(|(call, _)| call.clone())
             .collect();
@@ -257,7 +261,7 @@ impl Machine {
 
     fn stop_started(&mut self, slot: &CallSlot, effect: &EffectClass, at: u64) -> Step {
         let is_child = matches!(effect, EffectClass::Child { .. });
-        match self.flight.run.tools.get_mut(&slot.id).map(|tool| &mut tool.stage) {
+        match self.flight.run.tools.get_mut(&slot.id).map(|tool| &mut tool.phase) {
             None => {
                 let text = match effect {
                     EffectClass::Once => outcome_unknown(at),
@@ -269,24 +273,24 @@ impl Machine {
                 self.end_call(&slot.id, Err(ToolError::Failed(text)), 0);
                 Step::Moved
             }
-            Some(ToolStage::Starting) => {
+            Some(ToolPhase::Starting) => {
                 self.end_call(&slot.id, Err(ToolError::Failed(NOT_STARTED.to_owned())), 0);
                 Step::Moved
             }
-            Some(stage @ ToolStage::Running) => {
-                *stage = ToolStage::Stopping;
+            Some(phase @ ToolPhase::Running) => {
+                *phase = ToolPhase::Stopping;
                 let id = slot.id.clone();
-                self.out.push(Effect::Cancel(if is_child { Target::Child(id) } else { Target::Tool(id) }));
+                self.out.push(Effect::Cancel(if is_child { CancelTarget::Child(id) } else { CancelTarget::Tool(id) }));
                 self.out.push(Effect::Arm { timer: Timer::AbortGrace, after: ABORT_GRACE });
                 self.end_if_finished(&slot.id)
             }
             Some(
-                ToolStage::Stopping
-                | ToolStage::Judging { .. }
-                | ToolStage::Asking
-                | ToolStage::Waiting { .. }
-                | ToolStage::Hooking { .. }
-                | ToolStage::Closing,
+                ToolPhase::Stopping
+                | ToolPhase::Judging { .. }
+                | ToolPhase::Asking
+                | ToolPhase::Waiting { .. }
+                | ToolPhase::Hooking { .. }
+                | ToolPhase::Closing,
             ) => Step::Waiting,
         }
     }
@@ -302,7 +306,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn abort_overdue(&mut self) {
+    pub(in crate::machine) fn abort_overdue(&mut self) {
         if !self.durable.run.as_ref().is_some_and(|run| run.is_stopping()) {
             return;
         }
@@ -311,7 +315,7 @@ impl Machine {
             .run
             .tools
             .iter()
-            .filter(|(_, tool)| tool.stage == ToolStage::Stopping)
+            .filter(|(_, tool)| tool.phase == ToolPhase::Stopping)
             .map(|(call, _)| call.clone())
             .collect();
         late.sort();

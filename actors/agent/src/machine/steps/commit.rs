@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, Seq, SessionId};
 
-use super::effect::Effect;
-use super::flight::{Gate, Item, PendingBatch, ToolStage};
-use super::input::{InputError, Timer};
-use super::{Machine, events};
+use crate::machine::state::flight::{Deferred, PendingBatch, RunHook, ToolPhase};
+use crate::machine::{Effect, InputError, Machine, Timer, events};
 
 impl Machine {
     /// Makes an entry and applies it; what follows from it waits until it is durable.
-    pub(super) fn push(&mut self, body: EntryBody) {
+    pub(in crate::machine) fn push(&mut self, body: EntryBody) {
         let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
         self.push_in(loop_id, body);
     }
@@ -30,7 +28,7 @@ impl Machine {
         });
         let events = events::derive(&self.durable, &entry);
         self.durable.apply(&entry);
-        self.flight.items.push(Item::Entry { entry: entry.clone(), events, loop_id });
+        self.flight.items.push(Deferred::Entry { entry: entry.clone(), events, loop_id });
         self.flight.entries.push(entry);
     }
 
@@ -40,18 +38,18 @@ impl Machine {
     }
 
     /// Something to do once everything made so far is durable.
-    pub(super) fn act(&mut self, effect: Effect) {
-        self.flight.items.push(Item::Act(effect));
+    pub(in crate::machine) fn act(&mut self, effect: Effect) {
+        self.flight.items.push(Deferred::Act(effect));
     }
 
     /// An event that no entry holds, in its place among those that entries hold.
     pub(super) fn tell(&mut self, event: AgentEvent) {
         let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
-        self.flight.items.push(Item::Event { event, loop_id, at: self.now.wall });
+        self.flight.items.push(Deferred::Event { event, loop_id, at: self.now.wall });
     }
 
     /// Turns what this input made into one batch; without entries it waits for the newest batch, or happens now.
-    pub(super) fn seal(&mut self) {
+    pub(in crate::machine) fn seal(&mut self) {
         let items = std::mem::take(&mut self.flight.items);
         if self.flight.entries.is_empty() {
             match self.flight.pending.back_mut() {
@@ -64,7 +62,7 @@ impl Machine {
         self.enqueue(self.durable.session_id.clone(), entries, items);
     }
 
-    pub(super) fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Item>) {
+    pub(super) fn enqueue(&mut self, session: SessionId, entries: Arc<[Arc<Entry>]>, items: Vec<Deferred>) {
         let number = self.counters.next_batch;
         self.counters.next_batch += 1;
         let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
@@ -75,7 +73,7 @@ impl Machine {
 
     /// A batch is durable. What waits happens in the order it was made, even when a change of session has batches at
     /// two writers and the later one is faster.
-    pub(super) fn committed(&mut self, batch: u64, seqs: &[Seq]) {
+    pub(in crate::machine) fn committed(&mut self, batch: u64, seqs: &[Seq]) {
         let Some(held) = self.flight.pending.iter_mut().find(|held| held.batch.number == batch) else { return };
         held.seqs = Some(seqs.into());
         while let Some(oldest) = self.flight.pending.pop_front() {
@@ -91,17 +89,17 @@ impl Machine {
         self.rotation_committed();
     }
 
-    fn release(&mut self, item: Item, seqs: &mut std::slice::Iter<'_, Seq>) {
+    fn release(&mut self, item: Deferred, seqs: &mut std::slice::Iter<'_, Seq>) {
         match item {
-            Item::Entry { entry, events, loop_id } => {
+            Deferred::Entry { entry, events, loop_id } => {
                 self.counters.last_seq = seqs.next().copied().unwrap_or(self.counters.last_seq);
                 self.counters.next_k = 0;
                 for event in events {
                     self.emit(event, loop_id.clone(), entry.at);
                 }
             }
-            Item::Event { event, loop_id, at } => self.emit(event, loop_id, at),
-            Item::Act(effect) => {
+            Deferred::Event { event, loop_id, at } => self.emit(event, loop_id, at),
+            Deferred::Act(effect) => {
                 if self.is_still_wanted(&effect) {
                     self.out.push(effect);
                 }
@@ -127,14 +125,14 @@ impl Machine {
             },
             Effect::GoOn { call, attempt } => self.is_open(call, *attempt),
             Effect::RunTool { call, .. } | Effect::Spawn { call, .. } => match self.flight.run.tools.get_mut(call) {
-                Some(tool) if tool.stage == ToolStage::Starting => {
-                    tool.stage = ToolStage::Running;
+                Some(tool) if tool.phase == ToolPhase::Starting => {
+                    tool.phase = ToolPhase::Running;
                     true
                 }
                 Some(_) | None => false,
             },
             Effect::Ask { tool_call_id, .. } => {
-                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.stage == ToolStage::Asking)
+                self.flight.run.tools.get(tool_call_id).is_some_and(|tool| tool.phase == ToolPhase::Asking)
             }
             Effect::Hook { hook, .. } | Effect::Arm { timer: Timer::Hook(hook), .. } => self.is_waiting_for(*hook),
             Effect::Arm { timer: Timer::Permission(permission_id), .. } => self.asked(permission_id).is_some(),
@@ -153,7 +151,7 @@ impl Machine {
     }
 
     /// The state is ahead of the journal: nothing more happens until someone folds again.
-    pub(super) fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
+    pub(in crate::machine) fn commit_failed(&mut self, failed: u64, error: &str, fate: Fate) {
         // One that nobody waits for is of a machine before this one.
         let Some(held) = self.flight.pending.iter().find(|held| held.batch.number == failed) else { return };
         let journal = held.session.clone();
@@ -164,7 +162,7 @@ impl Machine {
             // A journal takes nothing after a failure; what went to another one may have been written there.
             let fate = if journal == held.session { fate } else { Fate::Unknown };
             for item in held.items {
-                if let Item::Act(Effect::Ack { input_id }) = item {
+                if let Deferred::Act(Effect::Ack { input_id }) = item {
                     let reason = error.to_owned();
                     let error = match fate {
                         Fate::NotWritten => InputError::NotJournaled(reason),
@@ -174,12 +172,12 @@ impl Machine {
                 }
             }
         }
-        self.flight.run.gate = Gate::Open;
+        self.flight.run.hook = RunHook::None;
         self.flight.parked = Some(reason.clone());
         self.out.push(Effect::Park { reason });
     }
 
-    pub(super) fn send_again(&mut self) {
+    pub(in crate::machine) fn send_again(&mut self) {
         for pending in &self.flight.pending {
             self.out.push(Effect::Append { session: pending.session.clone(), batch: pending.batch.clone() });
         }
@@ -188,16 +186,16 @@ impl Machine {
 
 impl PendingBatch {
     /// Adds something that waits; pieces of one message merge, so that a slow disk holds text, not events.
-    fn attach(&mut self, item: Item) {
+    fn attach(&mut self, item: Deferred) {
         if let (
-            Some(Item::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
-            Item::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
+            Some(Deferred::Event { event: AgentEvent::MessageUpdate { message_id: held, delta }, .. }),
+            Deferred::Event { event: AgentEvent::MessageUpdate { message_id, delta: more }, loop_id, at },
         ) = (self.items.last_mut(), &item)
             && held == message_id
         {
             if let Err(delta) = delta.merge(more.clone()) {
                 let event = AgentEvent::MessageUpdate { message_id: message_id.clone(), delta };
-                self.items.push(Item::Event { event, loop_id: loop_id.clone(), at: *at });
+                self.items.push(Deferred::Event { event, loop_id: loop_id.clone(), at: *at });
             }
             return;
         }

@@ -11,14 +11,14 @@ const FEW: usize = 16;
 
 /// The latest inputs, oldest forgotten first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct RecentInputs {
     order: VecDeque<InputId>,
     /// The same when there are more than a few, else empty: most agents take few inputs, and there may be very many
     /// agents.
     set: BTreeSet<InputId>,
 }
 
-impl Seen {
+impl RecentInputs {
     /// Remembers an input.
     pub fn insert(&mut self, id: InputId) {
         if self.contains(&id) {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_latest_are_kept() {
-        let mut seen = Seen::default();
+        let mut seen = RecentInputs::default();
         for n in 0..10_000 {
             seen.insert(format!("i{n}").into());
             seen.insert(format!("i{n}").into());
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn few_and_many_are_told_apart_from_what_never_came() {
-        let mut seen = Seen::default();
+        let mut seen = RecentInputs::default();
         for n in 0..3 * FEW {
             let id: InputId = format!("i{n}").into();
             assert!(!seen.contains(&id), "{n}");

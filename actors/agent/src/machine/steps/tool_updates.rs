@@ -2,24 +2,23 @@
 
 use playhouse_protocol::{AgentEvent, Content, ToolCallId, ToolResult};
 
-use super::Machine;
-use super::flight::{ToolStage, Update};
-use super::input::{HookCall, HookPoint, Permit, Verdict};
+use crate::machine::state::flight::{ToolPhase, UpdateState};
+use crate::machine::{HookCall, HookPoint, Machine, Permit, Verdict};
 
 impl Machine {
-    pub(super) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
+    pub(in crate::machine) fn tool_updated(&mut self, call: &ToolCallId, partial: ToolResult) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        if tool.stage != ToolStage::Running || tool.finished.is_some() {
+        if tool.phase != ToolPhase::Running || tool.finished.is_some() {
             return;
         }
         match tool.update {
-            Update::None => self.begin_update(call, partial),
-            Update::Before(_) | Update::After => tool.next_update = Some(partial),
+            UpdateState::None => self.begin_update(call, partial),
+            UpdateState::Before(_) | UpdateState::After => tool.next_update = Some(partial),
         }
     }
 
-    pub(super) fn tool_progress(&mut self, call: &ToolCallId, text: String) {
-        if self.flight.run.tools.get(call).is_some_and(|tool| tool.stage == ToolStage::Running)
+    pub(in crate::machine) fn tool_progress(&mut self, call: &ToolCallId, text: String) {
+        if self.flight.run.tools.get(call).is_some_and(|tool| tool.phase == ToolPhase::Running)
             && let Some(slot) = self.slot(call)
         {
             let (tool_call_id, tool_name) = (slot.id.clone(), slot.name.clone());
@@ -35,7 +34,7 @@ impl Machine {
         let Some(slot) = self.slot(call) else { return };
         let hook = HookCall::BeforeUpdate { name: slot.name.clone(), call: call.clone(), text: text_of(&partial) };
         if let Some(tool) = self.flight.run.tools.get_mut(call) {
-            tool.update = Update::Before(partial);
+            tool.update = UpdateState::Before(partial);
         }
         self.run_tool_hook(call, hook);
     }
@@ -51,22 +50,22 @@ impl Machine {
             return;
         }
         if let Some(tool) = self.flight.run.tools.get_mut(call) {
-            tool.update = Update::After;
+            tool.update = UpdateState::After;
         }
         self.run_tool_hook(call, hook);
     }
 
     pub(super) fn update_answered(&mut self, call: &ToolCallId, verdict: Verdict) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        match (std::mem::replace(&mut tool.update, Update::None), verdict) {
-            (Update::Before(partial), Verdict::Permit(Permit::Yes)) => self.show_update(call, partial),
-            (Update::Before(_) | Update::After | Update::None, _) => self.end_update(call),
+        match (std::mem::replace(&mut tool.update, UpdateState::None), verdict) {
+            (UpdateState::Before(partial), Verdict::Permit(Permit::Yes)) => self.show_update(call, partial),
+            (UpdateState::Before(_) | UpdateState::After | UpdateState::None, _) => self.end_update(call),
         }
     }
 
     fn end_update(&mut self, call: &ToolCallId) {
         let Some(tool) = self.flight.run.tools.get_mut(call) else { return };
-        tool.update = Update::None;
+        tool.update = UpdateState::None;
         if let Some((result, duration_ms)) = tool.finished.take() {
             self.end_call(call, result, duration_ms);
         } else if let Some(next) = tool.next_update.take() {

@@ -10,16 +10,17 @@
 
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{
-    Answer, EffectClass, EntryBody, Level, Passage, PermissionDecision, PermissionId, Question, Ruling, ToolCallId,
+    EffectClass, EntryBody, Level, Passage, PermissionAnswer, PermissionDecision, PermissionId, Question, Ruling,
+    ToolCallId,
 };
 
-use super::durable::{CallSlot, CallState, HookWord, Origin, Run};
-use super::effect::Effect;
-use super::flight::{ToolFlight, ToolStage};
-use super::hooks_tool::Word;
-use super::input::{Authority, HookCall, HookPoint, Timer, Verdict, Vetting};
-use super::step::Step;
-use super::{Approver, Machine, PERMISSION_DEADLINE};
+use crate::machine::hooks::tool_hooks::StartDecision;
+use crate::machine::state::digest;
+use crate::machine::state::flight::{ToolFlight, ToolPhase};
+use crate::machine::state::run::{CallOrigin, CallSlot, CallState, Run, ToolHookState};
+use crate::machine::{
+    Approver, Authority, Effect, HookCall, HookPoint, Machine, PERMISSION_DEADLINE, Step, Timer, Verdict, Vetting,
+};
 
 /// How many calls of one response are run.
 pub const MAX_CALLS: usize = 25;
@@ -59,7 +60,7 @@ impl Machine {
 
     /// Why a response's call is one too many.
     fn limit_stage(&self, slot: &CallSlot) -> Option<String> {
-        if slot.origin == Origin::Plan {
+        if slot.origin == CallOrigin::Plan {
             return None;
         }
         let calls = &self.durable.run.as_deref().and_then(Run::turn)?.calls;
@@ -103,7 +104,7 @@ impl Machine {
 
     /// Asks the agent's own policy.
     fn judge(&mut self, slot: &CallSlot, effect: EffectClass, level: Level, ours: Ruling) {
-        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Judging { effect, level }));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Judging { effect, level }));
         let (name, call, args) = (slot.name.clone(), slot.id.clone(), slot.args.clone());
         self.run_tool_hook(&slot.id, HookCall::Policy { name, call, args, level, ours });
     }
@@ -124,10 +125,10 @@ impl Machine {
             (Ruling::Forbid { reason }, _) => self.block(slot, BlockStage::Policy, reason),
             (Ruling::Allow { by }, _) => self.wait_in_order(slot, effect, Passage { level, allowed_by: by }),
             // A hook's other arguments were in no plan.
-            (Ruling::Ask(_), Origin::Plan) if slot.hook == HookWord::Due => {
+            (Ruling::Ask(_), CallOrigin::Plan) if slot.hook == ToolHookState::Due => {
                 self.wait_in_order(slot, effect, Passage { level, allowed_by: "the approved plan".into() });
             }
-            (Ruling::Ask(question), Origin::Model | Origin::Plan) => self.approval_stage(slot, question),
+            (Ruling::Ask(question), CallOrigin::Model | CallOrigin::Plan) => self.approval_stage(slot, question),
         }
     }
 
@@ -151,11 +152,11 @@ impl Machine {
     pub(super) fn put_question(&mut self, slot: &CallSlot, permission_id: PermissionId, question: Box<Question>) {
         if self.setup.approver == Approver::Nobody {
             let decision = PermissionDecision::Deny { reason: "there is nobody to ask any more".to_owned() };
-            let answer = Box::new(Answer { decision, rules: Vec::new(), input_id: None });
+            let answer = Box::new(PermissionAnswer { decision, rules: Vec::new(), input_id: None });
             self.push(EntryBody::PermissionResolved { permission_id, tool_call_id: slot.id.clone(), answer });
             return;
         }
-        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Asking));
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Asking));
         let timer = Timer::Permission(permission_id.clone());
         self.act(Effect::Ask {
             permission_id,
@@ -176,13 +177,13 @@ impl Machine {
         if self.may_start(slot) {
             self.hook_stage(slot, effect, passage);
         } else {
-            self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Waiting { effect, passage }));
+            self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Waiting { effect, passage }));
         }
     }
 
     /// Looks again at a call that waits for others.
     pub(super) fn step_waiting(&mut self, slot: &CallSlot) -> Step {
-        let Some(ToolStage::Waiting { effect, passage }) = self.flight.run.tools.get(&slot.id).map(|tool| &tool.stage)
+        let Some(ToolPhase::Waiting { effect, passage }) = self.flight.run.tools.get(&slot.id).map(|tool| &tool.phase)
         else {
             return Step::Waiting;
         };
@@ -205,7 +206,7 @@ impl Machine {
         let Some(turn) = self.durable.run.as_deref().and_then(Run::turn) else { return false };
         let mut before = turn.calls.iter().take_while(|other| other.id != slot.id).filter(|other| !other.is_over());
         let Some(first) = before.next() else { return true };
-        if slot.origin == Origin::Plan {
+        if slot.origin == CallOrigin::Plan {
             return false;
         }
         let access = |slot: &CallSlot| self.setup.catalog.access(&slot.name, &slot.args);
@@ -215,11 +216,11 @@ impl Machine {
 
     /// `before_tool_execution`, then the start.
     fn hook_stage(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
-        match self.word_on(slot) {
-            Word::Start => self.start(slot, effect, passage),
-            Word::Block(reason) => self.block(slot, BlockStage::Hook, reason),
-            Word::Ask(reason) => self.ask_for_hook(slot, passage.level, reason),
-            Word::Later => self.consult_on(slot, effect, passage),
+        match self.start_decision(slot) {
+            StartDecision::Start => self.start(slot, effect, passage),
+            StartDecision::Block(reason) => self.block(slot, BlockStage::Hook, reason),
+            StartDecision::Ask(reason) => self.ask_for_hook(slot, passage.level, reason),
+            StartDecision::Later => self.ask_before_tool(slot, effect, passage),
         }
     }
 
@@ -242,5 +243,5 @@ impl CallSlot {
 
 /// The name of the question about a call: an answer is for these arguments and no others.
 fn question_id(slot: &CallSlot) -> PermissionId {
-    format!("{}-{}", slot.question(), super::digest::of(&slot.args)).into()
+    format!("{}-{}", slot.question(), digest::of(&slot.args)).into()
 }

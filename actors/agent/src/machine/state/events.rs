@@ -11,10 +11,9 @@ use playhouse_protocol::{
     Passage, PermissionId, ProviderError, Question, Seq, StopReason, ToolResult, Usage,
 };
 
-use super::FoldError;
-use super::durable::{CallSlot, CallState, Durable, Run, Turn};
-use super::plan::queued_as;
-use super::run::noted;
+use super::rare::queued_as;
+use super::run::{CallSlot, CallState, Run, Turn, noted};
+use crate::machine::{Durable, FoldError};
 
 /// The events of a journal that come after `after`, as they were told when it was written, but for those that no entry
 /// holds. `after` may be one of those.
@@ -42,7 +41,13 @@ pub fn replay<'a>(
 }
 
 /// An event with its address.
-pub(super) fn stamped(state: &Durable, id: EventId, loop_id: Option<LoopId>, at: u64, event: AgentEvent) -> Event {
+pub(in crate::machine) fn stamped(
+    state: &Durable,
+    id: EventId,
+    loop_id: Option<LoopId>,
+    at: u64,
+    event: AgentEvent,
+) -> Event {
     let millis = i64::try_from(at).unwrap_or(i64::MAX);
     Event {
         id,
@@ -226,7 +231,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
 }
 
 /// The model's message as far as it is known before its first piece.
-pub(crate) fn shell(before: &Durable, at: u64) -> AgentMessage {
+pub(crate) fn empty_response(before: &Durable, at: u64) -> AgentMessage {
     assistant(before, StopReason::Stop, None, at)
 }
 

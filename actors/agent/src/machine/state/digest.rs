@@ -54,7 +54,7 @@ impl Digest {
 }
 
 /// The digest of a call's arguments.
-pub(super) fn of(args: &serde_json::Value) -> Digest {
+pub(in crate::machine) fn of(args: &serde_json::Value) -> Digest {
     let mut digest = Digest::default();
     digest.add_json(args);
     digest

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{Continues, FORMAT_VERSION, Opened, Settings};
 use playhouse_protocol::{Entry, EntryBody, InputId, SessionId};
 
-use super::durable::Durable;
-use super::effect::Effect;
-use super::flight::{Item, Rotation};
-use super::{Journal, Machine};
+use crate::machine::state::flight::{Deferred, Rotation};
+use crate::machine::{Durable, Effect, Holes, Machine};
 
 impl Machine {
     pub(super) fn rotate(&mut self, input_id: InputId, to: SessionId) {
@@ -45,7 +43,7 @@ impl Machine {
             at: self.now.wall,
             body: EntryBody::Opened(Arc::new(opened)),
         });
-        let items = vec![Item::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
+        let items = vec![Deferred::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
         self.enqueue(to, [entry.clone()].into(), items);
         self.flight.rotation = Some(Box::new(Rotation::Opening { input_id, opened: entry }));
     }
@@ -81,7 +79,7 @@ impl Machine {
 
     fn move_to(&mut self, first: &Opened, opened: &Entry, input_id: InputId) {
         self.opened = None;
-        self.journal = Journal::Whole;
+        self.holes = Holes::None;
         self.durable = Durable::new(first);
         self.durable.apply(opened);
         self.act(Effect::Rotated { to: first.session_id.clone() });

@@ -10,10 +10,10 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
-use super::extra::Extra;
-pub use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
-use super::run_report::RunReport;
-use super::seen::Seen;
+use super::rare::RareState;
+use super::recent_inputs::RecentInputs;
+pub use super::run::{CallOrigin, CallSlot, CallState, Pending, Run, RunPhase, RunRequest, ToolHookState, Turn, Wants};
+use crate::machine::RunReport;
 
 /// The fold of a journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,13 +43,13 @@ pub struct Durable {
     /// An accepted prompt or continuation whose run has not begun.
     pub pending: Option<Box<Pending>>,
     /// What it was allowed and what it planned: most have neither.
-    pub extra: Option<Box<Extra>>,
+    pub rare: Option<Box<RareState>>,
     /// The run; an agent without one has no room for it.
     pub run: Option<Box<Run>>,
     /// An ended run whose `after_loop` is still due.
     pub closing: Option<Arc<RunReport>>,
     /// Inputs the journal has.
-    pub seen: Seen,
+    pub seen: RecentInputs,
     /// The latest ended runs.
     pub ended: VecDeque<Arc<RunReport>>,
     /// Runs so far, by configuration: few have more than one.
@@ -92,10 +92,10 @@ impl Durable {
             steering: VecDeque::new(),
             follow_ups: VecDeque::new(),
             pending: None,
-            extra: Extra::of(opened),
+            rare: RareState::of(opened),
             run: None,
             closing: None,
-            seen: Seen::default(),
+            seen: RecentInputs::default(),
             ended: VecDeque::new(),
             loop_counters: Vec::new(),
             last_loop_id: None,

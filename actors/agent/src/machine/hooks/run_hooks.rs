@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentMessage, EntryBody, Outcome};
 
-use super::Machine;
-use super::flight::Session;
-use super::input::{HookCall, HookPoint, MayStop, Opening, SessionSource};
-use super::step::Step;
-use super::turn::with_warning;
+use crate::machine::steps::turn::with_warning;
+use crate::machine::{HookCall, HookPoint, Machine, MayStop, SessionStart, Step};
 
 /// How often in a row a hook may keep a run from stopping: one that never lets go would never end.
 const MOST_REFUSALS: u32 = 8;
@@ -18,26 +15,22 @@ const NO_REASON: &str = "You are not done yet: a hook does not let you stop.";
 impl Machine {
     /// Tells the hook that a session starts, before its first prompt in this incarnation.
     /// A sub-agent's session is no session of a user.
-    pub(super) fn start_session(&mut self) -> Step {
-        let source = match self.counters.session {
-            Session::Startup => SessionSource::Startup,
-            Session::Resume => SessionSource::Resume,
-            Session::Begun => return Step::Through,
-        };
+    pub(in crate::machine) fn start_session(&mut self) -> Step {
+        let Some(source) = self.counters.session_start else { return Step::Through };
         if self.durable.spawned_by.is_some() || self.flight.run.opening.is_some() {
             return Step::Through;
         }
         match self.consult(HookPoint::SessionStart, |_| HookCall::SessionStart { source }) {
             None => Step::Waiting,
-            Some(Opening::Halt { reason }) => {
+            Some(SessionStart::Halt { reason }) => {
                 self.end_run(Outcome::Halted { reason: format!("session_start: {reason}") });
                 Step::Moved
             }
-            Some(Opening::Say { text }) => {
+            Some(SessionStart::Say { text }) => {
                 self.flight.run.opening = Some(text);
                 Step::Through
             }
-            Some(Opening::Plain) => {
+            Some(SessionStart::Plain) => {
                 self.flight.run.opening = Some(String::new());
                 Step::Through
             }
@@ -45,7 +38,7 @@ impl Machine {
     }
 
     /// The prompt with what the session's start adds to it.
-    pub(super) fn with_opening(&self, messages: Vec<Arc<AgentMessage>>) -> Vec<Arc<AgentMessage>> {
+    pub(in crate::machine) fn with_opening(&self, messages: Vec<Arc<AgentMessage>>) -> Vec<Arc<AgentMessage>> {
         match self.flight.run.opening.as_deref() {
             None | Some("") => messages,
             Some(text) => with_warning(&messages, text),
@@ -53,14 +46,14 @@ impl Machine {
     }
 
     /// A turn begins: what the session's start added is in the conversation.
-    pub(super) fn session_begun(&mut self) {
+    pub(in crate::machine) fn session_begun(&mut self) {
         if self.flight.run.opening.take().is_some() {
-            self.counters.session = Session::Begun;
+            self.counters.session_start = None;
         }
     }
 
     /// Asks the hook whether the run may stop; through when it may.
-    pub(super) fn ask_to_stop(&mut self) -> Step {
+    pub(in crate::machine) fn ask_to_stop(&mut self) -> Step {
         let refusals = self.durable.run.as_ref().map(|run| run.refusals).unwrap_or_default();
         if self.flight.run.may_stop || refusals >= MOST_REFUSALS {
             return Step::Through;

@@ -16,7 +16,7 @@ pub struct Pending {
     /// The input.
     pub input_id: InputId,
     /// What it asks for.
-    pub ask: Ask,
+    pub request: RunRequest,
     /// The form that the answer must have.
     pub format: Option<Arc<ResponseFormat>>,
     /// Whether it was aborted before it began.
@@ -25,7 +25,7 @@ pub struct Pending {
 
 /// What starts a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ask {
+pub enum RunRequest {
     /// New messages.
     Prompt(Vec<Arc<AgentMessage>>),
     /// The conversation as it stands.
@@ -50,7 +50,7 @@ pub struct Run {
     /// Where it stood before the first response.
     pub first_response: Option<Point>,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: RunPhase,
     /// What it used of its limits.
     pub tracker: ExecutionTracker,
     /// What its calls consumed.
@@ -68,14 +68,14 @@ pub struct Run {
     /// Why a hook ends it.
     pub halt: Option<String>,
     /// What it goes on with because a hook did not let it stop, until its next turn places it.
-    pub nudge: Option<Placed>,
+    pub go_on_with: Option<Placed>,
     /// How often in a row a hook did not let it stop, nobody else having said anything.
     pub refusals: u32,
 }
 
 /// Where a run stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Phase {
+pub enum RunPhase {
     /// Before its first turn.
     Opening,
     /// In a turn.
@@ -124,18 +124,18 @@ pub struct CallSlot {
     /// Its arguments.
     pub args: Arc<Value>,
     /// Who asks for it.
-    pub origin: Origin,
+    pub origin: CallOrigin,
     /// What `before_tool_execution` said of it.
-    pub hook: HookWord,
+    pub hook: ToolHookState,
     /// Where it stands.
     pub state: CallState,
     /// Rules that its answer made to last.
-    pub lasting: Vec<String>,
+    pub lasting_rules: Vec<String>,
 }
 
 /// Who asks for a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum CallOrigin {
     /// The model.
     Model,
     /// A plan that was approved.
@@ -144,11 +144,11 @@ pub enum Origin {
 
 /// What `before_tool_execution` said of a call that has not started.
 #[derive(Clone, Debug, PartialEq)]
-pub enum HookWord {
+pub enum ToolHookState {
     /// Nothing yet.
     Due,
     /// It may run; it is not asked again.
-    Spoken,
+    Passed,
     /// It may run after a yes to this.
     Asks(Box<str>),
 }
@@ -214,14 +214,14 @@ impl CallSlot {
     /// The id of the next question about it. The arguments, and so the question, may be others once a hook has spoken.
     pub fn question(&self) -> PermissionId {
         match self.hook {
-            HookWord::Due => format!("{}/ask", self.id).into(),
-            HookWord::Spoken | HookWord::Asks(_) => format!("{}/ask/hooked", self.id).into(),
+            ToolHookState::Due => format!("{}/ask", self.id).into(),
+            ToolHookState::Passed | ToolHookState::Asks(_) => format!("{}/ask/hooked", self.id).into(),
         }
     }
 
     /// A hook changed it, or wants a yes for it. With other arguments it is looked over again: a yes was to the old.
     pub(super) fn hooked(&mut self, args: Option<&Arc<Value>>, ask: Option<&str>) {
-        self.hook = ask.map_or(HookWord::Spoken, |reason| HookWord::Asks(reason.into()));
+        self.hook = ask.map_or(ToolHookState::Passed, |reason| ToolHookState::Asks(reason.into()));
         if let Some(args) = args
             && !matches!(self.state, CallState::Ended { .. })
         {
@@ -232,8 +232,8 @@ impl CallSlot {
 
     /// Whoever answers after a hook has spoken answers to what the hook made of the call.
     pub(super) fn hook_answered(&mut self) {
-        if matches!(self.hook, HookWord::Asks(_)) {
-            self.hook = HookWord::Spoken;
+        if matches!(self.hook, ToolHookState::Asks(_)) {
+            self.hook = ToolHookState::Passed;
         }
     }
 
@@ -265,8 +265,8 @@ impl Run {
     /// The open turn.
     pub fn turn(&self) -> Option<&Turn> {
         match &self.phase {
-            Phase::Turn(turn) => Some(turn),
-            Phase::Opening | Phase::Between(_) => None,
+            RunPhase::Turn(turn) => Some(turn),
+            RunPhase::Opening | RunPhase::Between(_) => None,
         }
     }
 
@@ -277,21 +277,21 @@ impl Run {
 
     pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {
         match &mut self.phase {
-            Phase::Turn(turn) => Some(turn),
-            Phase::Opening | Phase::Between(_) => None,
+            RunPhase::Turn(turn) => Some(turn),
+            RunPhase::Opening | RunPhase::Between(_) => None,
         }
     }
 
     /// A hook did not let it stop: the reason is what it goes on with.
     pub(super) fn go_on(&mut self, reason: &str, at: u64) {
         let input_id = format!("{}/stop/{}", self.loop_id, self.tracker.turns).into();
-        self.nudge = Some(Placed { input_id, messages: vec![Arc::new(AgentMessage::user(reason, at))] });
+        self.go_on_with = Some(Placed { input_id, messages: vec![Arc::new(AgentMessage::user(reason, at))] });
         self.refusals = self.refusals.saturating_add(1);
     }
 
     /// A turn begins with these. When somebody else says something, the hook's refusals are no longer in a row.
-    pub(super) fn nudged(&mut self, placed: &[Placed]) {
-        let own = self.nudge.take();
+    pub(super) fn take_go_on_with(&mut self, placed: &[Placed]) {
+        let own = self.go_on_with.take();
         if placed.iter().any(|input| own.as_ref().is_none_or(|own| own.input_id != input.input_id)) {
             self.refusals = 0;
         }

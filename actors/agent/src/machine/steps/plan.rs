@@ -9,14 +9,13 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{BlockStage, PlannedChange};
 use playhouse_protocol::{
     AgentMessage, CallId, Content, EffectClass, EntryBody, InputId, Message, MessageId, Mode, PlanDecision, StopReason,
-    ToolResult, Usage,
+    Usage,
 };
 
-use super::Machine;
-use super::durable::{CallSlot, Origin, Run};
-use super::flight::OpenCall;
-use super::input::InputError;
-use super::step::Step;
+use crate::machine::state::flight::OpenCall;
+use crate::machine::state::rare::listed;
+use crate::machine::state::run::{CallOrigin, CallSlot, Run};
+use crate::machine::{InputError, Machine, Step};
 
 /// What a sub-agent is told whose parent only plans.
 const CHILD_PLANS: &str = "nothing may be changed while the plan is being made, and a sub-agent has no plan of its own; \
@@ -30,7 +29,7 @@ impl Machine {
             EffectClass::Read | EffectClass::Child { .. } => false,
             EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. } | EffectClass::Once => true,
         };
-        if slot.origin == Origin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
+        if slot.origin == CallOrigin::Plan || self.durable.settings.mode == Mode::Act || !changes_something {
             return Step::Through;
         }
         if self.durable.spawned_by.is_some() {
@@ -103,26 +102,7 @@ impl Machine {
     }
 }
 
-/// What the model is told of a call that was queued.
-pub(super) fn queued_as(change: u32) -> ToolResult {
-    ToolResult::text(format!(
-        "Queued as change {change} of the plan. Nothing was changed yet: it runs if the plan is approved. Go on \
-         planning as if it had been done, and end with a summary of the plan."
-    ))
-}
-
-/// What a run that carries out a plan begins with.
-pub(super) fn approved(changes: &[PlannedChange], at: u64) -> Arc<AgentMessage> {
-    let text = format!("The plan is approved. Carried out now: {}.", listed(changes));
-    Arc::new(AgentMessage::user(text, at))
-}
-
 fn rejected(changes: &[PlannedChange], reason: &str) -> String {
     let why = if reason.is_empty() { String::new() } else { format!(" Reason: {reason}") };
     format!("These changes of the plan were rejected and will not be made: {}.{why}", listed(changes))
-}
-
-fn listed(changes: &[PlannedChange]) -> String {
-    let one = |planned: &PlannedChange| format!("change {} ({})", planned.change, planned.tool_name);
-    changes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use playhouse_protocol::Ruling;
 use serde_json::Value;
 
-use super::hook::HookPoint;
+use crate::machine::HookPoint;
 
 /// What a hook said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Verdict {
     /// When a run would stop.
     Stop(MayStop),
     /// Before the first prompt of a session.
-    SessionStart(Opening),
+    SessionStart(SessionStart),
 }
 
 /// Yes or no.
@@ -130,7 +130,7 @@ pub enum MayStop {
 
 /// How a session starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub enum SessionStart {
     /// With its first prompt as it is.
     Plain,
     /// With this added to its first prompt.
@@ -147,7 +147,7 @@ pub enum Opening {
 
 impl Filtered {
     /// One verdict per input. A filter that did not give one rejects: it fails closed.
-    pub(super) fn each(self, inputs: usize) -> Vec<FilterVerdict> {
+    pub(in crate::machine) fn each(self, inputs: usize) -> Vec<FilterVerdict> {
         match self {
             Self::PassAll => vec![FilterVerdict::Pass; inputs],
             Self::RejectAll { reason } => vec![FilterVerdict::Reject(reason); inputs],
@@ -172,13 +172,13 @@ impl HookPoint {
             Self::Filter => Verdict::Filter(Filtered::RejectAll { reason }),
             Self::Policy => Verdict::Policy(Ruling::Forbid { reason }),
             Self::Stop => Verdict::Stop(MayStop::Halt { reason }),
-            Self::SessionStart => Verdict::SessionStart(Opening::Halt { reason }),
+            Self::SessionStart => Verdict::SessionStart(SessionStart::Halt { reason }),
         }
     }
 }
 
 /// The answer to the question that a point asks.
-pub(super) trait Answer: Sized {
+pub(in crate::machine) trait PointAnswer: Sized {
     /// Where there is no such hook.
     fn unasked() -> Self;
     /// Out of a verdict; `None` for one of another point.
@@ -187,7 +187,7 @@ pub(super) trait Answer: Sized {
 
 macro_rules! answers {
     ($($answer:ty: $unasked:expr, $verdict:pat => $of:expr;)*) => {
-        $(impl Answer for $answer {
+        $(impl PointAnswer for $answer {
             fn unasked() -> Self {
                 $unasked
             }
@@ -209,11 +209,11 @@ answers! {
     AfterTool: Self::Done, Verdict::AfterTool(answer) => answer;
     Filtered: Self::PassAll, Verdict::Filter(answer) => answer;
     MayStop: Self::Yes, Verdict::Stop(answer) => answer;
-    Opening: Self::Plain, Verdict::SessionStart(answer) => answer;
+    SessionStart: Self::Plain, Verdict::SessionStart(answer) => answer;
 }
 
 /// What a verdict of another point means at this one: that the hook failed.
-pub(super) fn answer_at<A: Answer>(point: HookPoint, verdict: Verdict) -> A {
+pub(in crate::machine) fn answer_at<A: PointAnswer>(point: HookPoint, verdict: Verdict) -> A {
     let failed = || A::of(point.failed("the hook answered for another point"));
     A::of(verdict).or_else(failed).unwrap_or_else(A::unasked)
 }

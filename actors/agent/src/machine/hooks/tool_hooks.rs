@@ -3,13 +3,12 @@
 
 use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId};
 
-use super::Machine;
-use super::durable::{CallSlot, HookWord};
-use super::flight::{ToolFlight, ToolStage};
-use super::input::{AfterTool, BeforeTool, HookCall, HookPoint};
+use crate::machine::state::flight::{ToolFlight, ToolPhase};
+use crate::machine::state::run::{CallSlot, ToolHookState};
+use crate::machine::{AfterTool, BeforeTool, HookCall, HookPoint, Machine};
 
 /// What becomes of a call that is past its approval.
-pub(super) enum Word {
+pub(in crate::machine) enum StartDecision {
     /// It starts.
     Start,
     /// It does not run.
@@ -22,47 +21,47 @@ pub(super) enum Word {
 
 impl Machine {
     /// What is known without asking the hook; `Later` when it must be asked.
-    pub(super) fn word_on(&self, slot: &CallSlot) -> Word {
+    pub(in crate::machine) fn start_decision(&self, slot: &CallSlot) -> StartDecision {
         if let Some(reason) = self.durable.run.as_ref().and_then(|run| run.halt.as_ref()) {
-            return Word::Block(format!("the run is being ended: {reason}"));
+            return StartDecision::Block(format!("the run is being ended: {reason}"));
         }
         match &slot.hook {
-            HookWord::Due if self.setup.hooks.has(HookPoint::BeforeTool) => Word::Later,
-            HookWord::Due | HookWord::Spoken => Word::Start,
-            HookWord::Asks(reason) => Word::Ask(format!("go past a hook that says: {reason}")),
+            ToolHookState::Due if self.setup.hooks.has(HookPoint::BeforeTool) => StartDecision::Later,
+            ToolHookState::Due | ToolHookState::Passed => StartDecision::Start,
+            ToolHookState::Asks(reason) => StartDecision::Ask(format!("go past a hook that says: {reason}")),
         }
     }
 
     /// Asks `before_tool_execution`.
-    pub(super) fn consult_on(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
-        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolStage::Hooking { effect, passage }));
+    pub(in crate::machine) fn ask_before_tool(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Hooking { effect, passage }));
         let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
         self.run_tool_hook(&slot.id, call);
     }
 
     /// Takes in what `before_tool_execution` says.
-    pub(super) fn take_word(&mut self, call: &ToolCallId, answer: BeforeTool) -> Word {
+    pub(in crate::machine) fn take_before_tool(&mut self, call: &ToolCallId, answer: BeforeTool) -> StartDecision {
         let tool_call_id = call.clone();
         match answer {
-            BeforeTool::Run => Word::Start,
-            BeforeTool::Block { reason } => Word::Block(reason),
+            BeforeTool::Run => StartDecision::Start,
+            BeforeTool::Block { reason } => StartDecision::Block(reason),
             BeforeTool::Halt { reason } => {
                 self.push(EntryBody::HaltAsked { reason: reason.clone() });
-                Word::Block(reason)
+                StartDecision::Block(reason)
             }
             BeforeTool::Ask { reason, args } => {
                 self.push(EntryBody::ToolHooked { tool_call_id, args, ask: Some(reason.into()) });
-                Word::Later
+                StartDecision::Later
             }
             BeforeTool::Amend { args } => {
                 self.push(EntryBody::ToolHooked { tool_call_id, args: Some(args), ask: None });
-                Word::Later
+                StartDecision::Later
             }
         }
     }
 
     /// Takes in what `after_tool_execution` says. It cannot undo the call; that it failed changes nothing.
-    pub(super) fn take_note(&mut self, call: &ToolCallId, answer: AfterTool) {
+    pub(in crate::machine) fn take_after_tool(&mut self, call: &ToolCallId, answer: AfterTool) {
         self.flight.run.tools.remove(call);
         let note = match answer {
             AfterTool::Done => None,

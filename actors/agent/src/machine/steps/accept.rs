@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{InputKind, QueuedInput};
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
-    AgentMessage, Answer as PermissionAnswer, Command, ContinuationKind, EntryBody, GrantScope, History, InputId,
-    Message, Op, PermissionDecision, PermissionId, Point, Question,
+    AgentMessage, Command, ContinuationKind, EntryBody, GrantScope, History, InputId, Message, Op, PermissionAnswer,
+    PermissionDecision, PermissionId, Point, Question,
 };
 
-use super::durable::{CallSlot, CallState, Durable, Run};
-use super::effect::Effect;
-use super::input::{InputError, Timer};
-use super::{Machine, overdue};
+use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::{Durable, Effect, InputError, Machine, Timer, overdue};
 
 /// How many steers and follow-ups may wait for their turn.
 const MAX_QUEUED: usize = 1_024;
 
 impl Machine {
-    pub(super) fn accept(&mut self, Command { id: input_id, op }: Command) {
+    pub(in crate::machine) fn accept(&mut self, Command { id: input_id, op }: Command) {
         if let Some(reason) = &self.flight.parked {
             let error = InputError::Parked(reason.clone());
             self.act(Effect::Refuse { input_id, error });
@@ -33,8 +31,8 @@ impl Machine {
             return;
         }
         match self.take(&input_id, op) {
-            Ok(Answer::Ack) => self.act(Effect::Ack { input_id }),
-            Ok(Answer::Later) => {}
+            Ok(Acknowledged::WhenDurable) => self.act(Effect::Ack { input_id }),
+            Ok(Acknowledged::Later) => {}
             Err(error) => self.act(Effect::Refuse { input_id, error }),
         }
     }
@@ -47,7 +45,7 @@ impl Machine {
         self.durable.rotated_to.clone().map(InputError::Rotated)
     }
 
-    fn take(&mut self, input_id: &InputId, op: Op) -> Result<Answer, InputError> {
+    fn take(&mut self, input_id: &InputId, op: Op) -> Result<Acknowledged, InputError> {
         let input_id = input_id.clone();
         match op {
             Op::Prompt { messages, format } => {
@@ -65,25 +63,25 @@ impl Machine {
                 let point = continues_at(&self.durable, &kind)?;
                 must_be_open(self.durable.record.up_to(&point))?;
                 self.push(EntryBody::ContinueAsked { input_id, kind: Box::new(kind) });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Abort => {
                 self.abort(input_id);
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Reset => {
                 self.must_be_idle()?;
                 self.push(EntryBody::Reset { input_id: Some(input_id) });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Restore { messages } => {
                 self.must_be_idle()?;
                 if !messages.is_empty() {
                     let history = History::from(messages.clone());
-                    transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), Ending::Any)?;
+                    transcript::validate(history.as_slice().iter().filter_map(|m| m.llm()), TranscriptEnd::Any)?;
                 }
                 self.push(EntryBody::Restored { input_id: Some(input_id), messages });
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Configure { settings } => {
                 self.must_be_idle()?;
@@ -94,21 +92,21 @@ impl Machine {
                 if *self.durable.settings != *settings {
                     self.push(EntryBody::Configured { input_id: Some(input_id), settings: Arc::from(settings) });
                 }
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Rotate { to } => {
                 self.must_be_idle()?;
                 self.rotate(input_id, to);
-                Ok(Answer::Later)
+                Ok(Acknowledged::Later)
             }
             Op::Answer { permission_id, decision } => {
                 self.resolve(&permission_id, decision, Some(input_id))?;
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
             Op::Plan { decision } => {
                 self.must_be_idle()?;
                 self.decide_plan(input_id, decision)?;
-                Ok(Answer::Ack)
+                Ok(Acknowledged::WhenDurable)
             }
         }
     }
@@ -117,14 +115,14 @@ impl Machine {
         if self.is_running() { Err(InputError::Running) } else { Ok(()) }
     }
 
-    fn queue(&mut self, input: QueuedInput) -> Result<Answer, InputError> {
+    fn queue(&mut self, input: QueuedInput) -> Result<Acknowledged, InputError> {
         must_be_from_user(&input.messages)?;
         if self.durable.steering.len() + self.durable.follow_ups.len() >= MAX_QUEUED && input.kind != InputKind::Prompt
         {
             return Err(InputError::Busy);
         }
         self.push(EntryBody::Input(input));
-        Ok(Answer::Ack)
+        Ok(Acknowledged::WhenDurable)
     }
 
     fn abort(&mut self, input_id: InputId) {
@@ -182,17 +180,17 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn permission_overdue(&mut self, permission_id: &PermissionId) {
+    pub(in crate::machine) fn permission_overdue(&mut self, permission_id: &PermissionId) {
         // An answer that came first makes this a question that is no longer open.
         let _ = self.resolve(permission_id, overdue(), None);
     }
 }
 
-/// How an input is answered when it is taken.
-enum Answer {
-    /// Once it is durable.
-    Ack,
-    /// By what it set in motion.
+/// When the sender of a command that was taken is told so.
+enum Acknowledged {
+    /// Once what it made is durable.
+    WhenDurable,
+    /// By what it set in motion: a change of session has two journals to wait for.
     Later,
 }
 

@@ -12,10 +12,9 @@ use playhouse_protocol::{
 };
 
 use super::digest::Digest;
-use super::durable::Durable;
-use super::plan::approved;
-use super::run::{Ask, CallSlot, CallState, HookWord, Origin, Pending, Phase, Run, Turn, Wants};
-use super::run_report::RunReport;
+use super::rare::approved;
+use super::run::{CallOrigin, CallSlot, CallState, Pending, Run, RunPhase, RunRequest, ToolHookState, Turn, Wants};
+use crate::machine::{Durable, RunReport};
 
 /// How many ended runs are remembered, for those who ask late.
 const REMEMBERED_RUNS: usize = 16;
@@ -59,9 +58,9 @@ impl Durable {
             EntryBody::ContinueAsked { input_id, kind } => {
                 self.seen.insert(input_id.clone());
                 self.last_active_at = Some(entry.at);
-                let ask = Ask::Continue(kind.as_ref().clone());
+                let request = RunRequest::Continue(kind.as_ref().clone());
                 self.pending =
-                    Some(Box::new(Pending { input_id: input_id.clone(), ask, format: None, aborting: false }));
+                    Some(Box::new(Pending { input_id: input_id.clone(), request, format: None, aborting: false }));
             }
             EntryBody::Head { to, first, messages } => self.go_back(to.as_ref(), *first, *messages),
             EntryBody::LoopStarted { continuation, input_id, .. } => {
@@ -72,10 +71,10 @@ impl Durable {
                 self.settle_turn(&entry.id);
                 self.place(placed, &entry.id);
                 if let Some(run) = &mut self.run {
-                    run.nudged(placed);
+                    run.take_go_on_with(placed);
                     run.prompt.clear();
                     run.tracker.turns = *turn_index;
-                    run.phase = Phase::Turn(Box::new(Turn {
+                    run.phase = RunPhase::Turn(Box::new(Turn {
                         index: *turn_index,
                         next_attempt: 0,
                         model: 0,
@@ -110,7 +109,7 @@ impl Durable {
                 if let Some(slot) = self.slot_mut(tool_call_id) {
                     slot.hook_answered();
                     if answer.decision == PermissionDecision::AllowAlways {
-                        slot.lasting.clone_from(&answer.rules);
+                        slot.lasting_rules.clone_from(&answer.rules);
                     }
                 }
                 let state = match &answer.decision {
@@ -222,9 +221,9 @@ impl Durable {
                     let text: String = input.messages.iter().filter_map(|m| m.llm()).map(Message::text).collect();
                     self.first_prompt = text.into();
                 }
-                let ask = Ask::Prompt(input.messages.clone());
+                let request = RunRequest::Prompt(input.messages.clone());
                 let (input_id, format) = (input.input_id.clone(), input.format.clone());
-                self.pending = Some(Box::new(Pending { input_id, ask, format, aborting: false }));
+                self.pending = Some(Box::new(Pending { input_id, request, format, aborting: false }));
             }
             InputKind::Steer => self.steering.push_back(input.clone()),
             InputKind::FollowUp => self.follow_ups.push_back(input.clone()),
@@ -242,10 +241,10 @@ impl Durable {
         let pending = self.pending.take();
         let aborting = pending.as_ref().is_some_and(|pending| pending.aborting);
         let format = pending.as_ref().and_then(|pending| pending.format.clone());
-        let (prompt, plan) = match pending.map(|pending| pending.ask) {
-            Some(Ask::Prompt(messages)) => (messages, Vec::new()),
-            Some(Ask::Plan(changes)) => (vec![approved(&changes, entry.at)], changes),
-            Some(Ask::Continue(_)) | None => (Vec::new(), Vec::new()),
+        let (prompt, plan) = match pending.map(|pending| pending.request) {
+            Some(RunRequest::Prompt(messages)) => (messages, Vec::new()),
+            Some(RunRequest::Plan(changes)) => (vec![approved(&changes, entry.at)], changes),
+            Some(RunRequest::Continue(_)) | None => (Vec::new(), Vec::new()),
         };
         self.closing = None;
         self.run = Some(Box::new(Run {
@@ -255,7 +254,7 @@ impl Durable {
             prompt,
             start: self.record.here(),
             first_response: None,
-            phase: Phase::Opening,
+            phase: RunPhase::Opening,
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
             turn_usage: Usage::default(),
@@ -264,7 +263,7 @@ impl Durable {
             aborting,
             limit: None,
             halt: None,
-            nudge: None,
+            go_on_with: None,
             refusals: 0,
         }));
     }
@@ -293,7 +292,7 @@ impl Durable {
         let Some(llm) = message.llm() else { return };
         // What a plan says was not said by a model.
         let planned = self.run.as_mut().is_some_and(|run| !std::mem::take(&mut run.plan).is_empty());
-        let origin = if planned { Origin::Plan } else { Origin::Model };
+        let origin = if planned { CallOrigin::Plan } else { CallOrigin::Model };
         let completed = matches!(
             llm,
             Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. }
@@ -306,9 +305,9 @@ impl Durable {
                 name: name.to_owned(),
                 args: Arc::new(args.clone()),
                 origin,
-                hook: HookWord::Due,
+                hook: ToolHookState::Due,
                 state: CallState::Open,
-                lasting: Vec::new(),
+                lasting_rules: Vec::new(),
             })
             .collect();
         self.call_ids.extend(calls.iter().map(|slot| slot.id.clone()));
@@ -334,8 +333,8 @@ impl Durable {
     /// Moves the open turn's answers into the conversation, in call order.
     fn settle_turn(&mut self, entry: &EntryId) {
         let Some(run) = &mut self.run else { return };
-        let Phase::Turn(turn) = std::mem::replace(&mut run.phase, Phase::Between(Wants::Stop)) else { return };
-        run.phase = Phase::Between(turn.wants());
+        let RunPhase::Turn(turn) = std::mem::replace(&mut run.phase, RunPhase::Between(Wants::Stop)) else { return };
+        run.phase = RunPhase::Between(turn.wants());
         let answers: Vec<_> = turn.answers().cloned().collect();
         for answer in answers {
             self.push(answer);

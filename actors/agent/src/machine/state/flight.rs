@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use playhouse_protocol::entry::{Placed, QueuedInput};
 use playhouse_protocol::{
@@ -10,16 +11,14 @@ use playhouse_protocol::{
     SessionId, ToolCallId, ToolError, ToolResult,
 };
 
-use super::effect::Effect;
-use super::input::{Doing, HookId, HookPoint, Verdict};
-use super::time::Clock;
+use crate::machine::{Doing, Effect, HookId, HookPoint, SessionSource, Verdict};
 
 /// What is under way.
 #[derive(Debug)]
 pub(crate) struct Flight {
     /// What the input being handled has made so far.
     pub entries: Vec<Arc<Entry>>,
-    pub items: Vec<Item>,
+    pub items: Vec<Deferred>,
     /// Batches that are not yet durable, oldest first, with what waits for each.
     pub pending: VecDeque<PendingBatch>,
     /// What belongs to the run.
@@ -38,7 +37,7 @@ pub(crate) struct RunFlight {
     /// How often the open turn's call was lost with its connection.
     pub lost: u32,
     /// The hook that the run itself waits for.
-    pub gate: Gate,
+    pub hook: RunHook,
     /// Hooks that tool calls wait for.
     pub tool_hooks: BTreeMap<HookId, (ToolCallId, HookPoint)>,
     /// The prompt after its filters.
@@ -73,11 +72,11 @@ impl Flight {
 }
 
 impl RunFlight {
-    pub(super) const fn none() -> Self {
+    pub(in crate::machine) const fn none() -> Self {
         Self {
             call: None,
             lost: 0,
-            gate: Gate::Open,
+            hook: RunHook::None,
             tool_hooks: BTreeMap::new(),
             prompt: None,
             filtering: Vec::new(),
@@ -88,6 +87,23 @@ impl RunFlight {
             tools: BTreeMap::new(),
             clock: Clock::ZERO,
         }
+    }
+}
+
+/// The part of a run's running time that its journal does not have yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// What was counted before `since`.
+    pub spent: Duration,
+    /// Since when it counts, on the machine's monotonic clock; `None` while it stands still.
+    pub since: Option<Duration>,
+}
+
+impl Clock {
+    const ZERO: Self = Self { spent: Duration::ZERO, since: None };
+
+    pub fn read(&self, now: Duration) -> Duration {
+        self.spent.saturating_add(self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)))
     }
 }
 
@@ -120,20 +136,8 @@ pub(crate) struct Counters {
     pub next_k: u32,
     /// The number of the last hook.
     pub last_hook: u64,
-    /// Whether the session's start is still to be told to its hook.
-    pub session: Session,
-}
-
-/// Whether this incarnation has taken its session up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Session {
-    /// It is new.
-    #[default]
-    Startup,
-    /// It was folded from its journal.
-    Resume,
-    /// A prompt was placed.
-    Begun,
+    /// How the session came here, until a prompt is placed: then its hook has been told.
+    pub session_start: Option<SessionSource>,
 }
 
 /// Entries that one input made, and what happens when they are durable, in order.
@@ -141,14 +145,14 @@ pub(crate) enum Session {
 pub(crate) struct PendingBatch {
     pub session: SessionId,
     pub batch: Batch,
-    pub items: Vec<Item>,
+    pub items: Vec<Deferred>,
     /// The numbers of its entries, when it is durable but an older batch is not.
     pub seqs: Option<Box<[Seq]>>,
 }
 
 /// Something that waits for its batch.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum Deferred {
     /// The batch's next entry is durable: these are its events.
     Entry { entry: Arc<Entry>, events: Vec<AgentEvent>, loop_id: Option<LoopId> },
     /// An event that no entry holds.
@@ -179,21 +183,25 @@ impl OpenCall {
 
 /// The hook that the run itself waits for.
 #[derive(Debug, Default)]
-pub(crate) enum Gate {
-    /// None.
+pub(crate) enum RunHook {
     #[default]
-    Open,
-    /// This one.
-    Waiting { hook: HookId, point: HookPoint },
-    /// It answered.
-    Answered { point: HookPoint, verdict: Box<Verdict> },
+    None,
+    Waiting {
+        hook: HookId,
+        point: HookPoint,
+    },
+    /// Its answer has come, and the next step takes it.
+    Answered {
+        point: HookPoint,
+        verdict: Box<Verdict>,
+    },
 }
 
 /// A tool call past its vetting.
 #[derive(Debug)]
 pub(crate) struct ToolFlight {
-    pub stage: ToolStage,
-    pub update: Update,
+    pub phase: ToolPhase,
+    pub update: UpdateState,
     /// The latest partial result that waits for the one being shown.
     pub next_update: Option<ToolResult>,
     /// Its end, held back while a partial result is being shown.
@@ -203,14 +211,14 @@ pub(crate) struct ToolFlight {
 }
 
 impl ToolFlight {
-    pub fn new(stage: ToolStage) -> Box<Self> {
-        Box::new(Self { stage, update: Update::None, next_update: None, finished: None, child: Doing::AtWork })
+    pub fn new(phase: ToolPhase) -> Box<Self> {
+        Box::new(Self { phase, update: UpdateState::None, next_update: None, finished: None, child: Doing::AtWork })
     }
 }
 
 /// Where a call past its vetting stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ToolStage {
+pub(crate) enum ToolPhase {
     /// The policy is being asked.
     Judging { effect: EffectClass, level: Level },
     /// The question is out.
@@ -231,7 +239,7 @@ pub(crate) enum ToolStage {
 
 /// Where the showing of a partial result stands.
 #[derive(Debug)]
-pub(crate) enum Update {
+pub(crate) enum UpdateState {
     None,
     /// `before_tool_execution_update` is at work.
     Before(ToolResult),

@@ -10,25 +10,22 @@ use playhouse_protocol::{
     Point, QueueMode, StopReason, ThinkingLevel, TurnTrigger, Usage,
 };
 
-use super::Machine;
 use super::accept::continues_at;
-use super::durable::{Ask, Phase, Run, Wants};
-use super::effect::Effect;
-use super::flight::RunFlight;
-use super::input::{FilterVerdict, Filtered, HookCall, HookPoint, Permit, Timer};
-use super::step::Step;
+use crate::machine::state::flight::RunFlight;
+use crate::machine::state::run::{Run, RunPhase, RunRequest, Wants};
+use crate::machine::{Effect, FilterVerdict, Filtered, HookCall, HookPoint, Machine, Permit, Step, Timer};
 
 impl Machine {
     /// Takes the run one step further.
-    pub(super) fn step(&mut self) -> Step {
+    pub(in crate::machine) fn step(&mut self) -> Step {
         if self.flight.parked.is_some() || self.flight.rotation.is_some() {
             return Step::Waiting;
         }
         match self.durable.run.as_ref().map(|run| &run.phase) {
             None => self.step_outside(),
-            Some(Phase::Opening) => self.begin_turn(),
-            Some(Phase::Turn(_)) => self.step_turn(),
-            Some(Phase::Between(_)) => match self.leave_turn() {
+            Some(RunPhase::Opening) => self.begin_turn(),
+            Some(RunPhase::Turn(_)) => self.step_turn(),
+            Some(RunPhase::Between(_)) => match self.leave_turn() {
                 Step::Through => self.begin_turn(),
                 step => step,
             },
@@ -62,7 +59,7 @@ impl Machine {
 
     fn before_loop(&self) -> HookCall {
         let mut history = self.durable.record.messages().clone();
-        if let Some(Ask::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.ask) {
+        if let Some(RunRequest::Prompt(messages)) = self.durable.pending.as_ref().map(|pending| &pending.request) {
             messages.iter().for_each(|message| history.push(message.clone()));
         }
         HookCall::BeforeLoop { history, loop_index: self.durable.loop_counters.iter().map(|(_, n)| n).sum() }
@@ -70,10 +67,10 @@ impl Machine {
 
     fn begin_loop(&mut self) {
         let Some(pending) = self.durable.pending.clone() else { return };
-        let continuation = match &pending.ask {
-            Ask::Prompt(_) => None,
-            Ask::Continue(kind) => Some(kind.clone()),
-            Ask::Plan(changes) => {
+        let continuation = match &pending.request {
+            RunRequest::Prompt(_) => None,
+            RunRequest::Continue(kind) => Some(kind.clone()),
+            RunRequest::Plan(changes) => {
                 Some(ContinuationKind::Plan { changes: changes.iter().map(|planned| planned.change).collect() })
             }
         };
@@ -208,13 +205,15 @@ impl Machine {
     /// Looks at what the last turn asks for, at the queues and at the limits; through when the turn may begin.
     fn prepare_turn(&mut self) -> Step {
         let wants_stop = match self.durable.run.as_ref().map(|run| &run.phase) {
-            Some(Phase::Between(Wants::End(outcome))) => {
+            Some(RunPhase::Between(Wants::End(outcome))) => {
                 let outcome = outcome.clone();
                 self.end_run(outcome);
                 return Step::Moved;
             }
-            Some(Phase::Between(Wants::Stop)) => self.durable.run.as_ref().is_some_and(|run| run.nudge.is_none()),
-            Some(Phase::Between(Wants::More) | Phase::Opening | Phase::Turn(_)) | None => false,
+            Some(RunPhase::Between(Wants::Stop)) => {
+                self.durable.run.as_ref().is_some_and(|run| run.go_on_with.is_none())
+            }
+            Some(RunPhase::Between(Wants::More) | RunPhase::Opening | RunPhase::Turn(_)) | None => false,
         };
         // What came while the hook was asked is looked at when it has answered.
         if self.has_asked(HookPoint::Stop)
@@ -252,7 +251,7 @@ impl Machine {
     }
 
     fn trigger(&self) -> TurnTrigger {
-        let Some(Run { phase: Phase::Opening, continuation, .. }) = self.durable.run.as_deref() else {
+        let Some(Run { phase: RunPhase::Opening, continuation, .. }) = self.durable.run.as_deref() else {
             return TurnTrigger::Continuation;
         };
         match continuation {
@@ -279,8 +278,8 @@ impl Machine {
             let messages = self.flight.run.prompt.take().or_else(as_it_is)?;
             Some(Placed { input_id: run.input_id.clone(), messages })
         });
-        let nudge = self.durable.run.as_ref().and_then(|run| run.nudge.clone());
-        prompt.into_iter().chain(nudge).chain(std::mem::take(&mut self.flight.run.taken)).collect()
+        let go_on_with = self.durable.run.as_ref().and_then(|run| run.go_on_with.clone());
+        prompt.into_iter().chain(go_on_with).chain(std::mem::take(&mut self.flight.run.taken)).collect()
     }
 
     fn filter_prompt(&mut self) -> Step {
@@ -388,7 +387,7 @@ impl Machine {
         self.flight.run.tools.clear();
     }
 
-    pub(super) fn end_run(&mut self, outcome: Outcome) {
+    pub(in crate::machine) fn end_run(&mut self, outcome: Outcome) {
         let (placed, note) = match &outcome {
             // A rejected prompt does not enter the conversation; what was taken beside it still waits in its queue.
             Outcome::Rejected { .. } => ([].into(), None),
@@ -434,7 +433,7 @@ fn front(queue: &VecDeque<QueuedInput>, mode: QueueMode) -> Vec<QueuedInput> {
 }
 
 /// `messages` with the warning appended to the last user message.
-pub(super) fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
+pub(in crate::machine) fn with_warning(messages: &[Arc<AgentMessage>], warning: &str) -> Vec<Arc<AgentMessage>> {
     let mut messages = messages.to_vec();
     let last = messages.iter_mut().rev().find(|message| matches!(message.llm(), Some(Message::User { .. })));
     if let Some(last) = last

@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use playhouse_protocol::transcript::{self, Ending};
+use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
     AgentEvent, AgentMessage, CallId, Content, EntryBody, FailureKind, LlmMessage, Message, MessageId, ProviderError,
     Purpose, StopReason, StreamConfig, StreamDelta, ToolCallId, Usage,
 };
 use serde_json::Value;
 
-use super::durable::Run;
-use super::effect::{Effect, Target};
-use super::events;
-use super::flight::OpenCall;
-use super::{Journal, Machine};
+use crate::machine::state::flight::OpenCall;
+use crate::machine::state::run::Run;
+use crate::machine::{CancelTarget, Effect, Holes, Machine, events};
 
 /// How often a turn asks again for an answer that was empty.
 const MAX_EMPTY: u32 = 2;
@@ -35,7 +33,9 @@ impl Machine {
             request_hash: self.durable.digest.to_string(),
         });
         self.flight.run.call = Some(Box::new(OpenCall::new(call.clone(), attempt, message_id)));
-        if self.journal == Journal::Damaged && transcript::validate(config.messages.sendable(), Ending::Open).is_err() {
+        if self.holes == Holes::Possible
+            && transcript::validate(config.messages.sendable(), TranscriptEnd::Open).is_err()
+        {
             let message = "the journal has lost the message that was to be answered: send it again".to_owned();
             self.fail_with(&ProviderError::Other { message });
             return;
@@ -85,12 +85,12 @@ impl Machine {
         if !open.shown {
             open.shown = true;
             let message_id = open.message_id.clone();
-            let message = Arc::new(events::shell(&self.durable, at));
+            let message = Arc::new(events::empty_response(&self.durable, at));
             self.tell(AgentEvent::MessageStart { message_id, message });
         }
     }
 
-    pub(super) fn delta(&mut self, call: &CallId, attempt: u32, deltas: Vec<StreamDelta>) {
+    pub(in crate::machine) fn delta(&mut self, call: &CallId, attempt: u32, deltas: Vec<StreamDelta>) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -105,7 +105,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn retrying(&mut self, call: &CallId, attempt: u32, error: ProviderError, delay_ms: u64) {
+    pub(in crate::machine) fn retrying(&mut self, call: &CallId, attempt: u32, error: ProviderError, delay_ms: u64) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -132,7 +132,7 @@ impl Machine {
         self.push(EntryBody::AttemptFailed { call_id, message_id, attempt, error, delay_ms, model });
     }
 
-    pub(super) fn responded(&mut self, call: &CallId, attempt: u32, message: Message) {
+    pub(in crate::machine) fn responded(&mut self, call: &CallId, attempt: u32, message: Message) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn call_failed(&mut self, call: &CallId, attempt: u32, error: ProviderError) {
+    pub(in crate::machine) fn call_failed(&mut self, call: &CallId, attempt: u32, error: ProviderError) {
         if !self.is_open(call, attempt) {
             return;
         }
@@ -189,7 +189,7 @@ impl Machine {
         self.fall_back_or_fail(error);
     }
 
-    pub(super) fn connection_lost(&mut self, reason: String) {
+    pub(in crate::machine) fn connection_lost(&mut self, reason: String) {
         if self.flight.run.call.as_ref().is_some_and(|open| open.sent) {
             self.lost(reason);
         }
@@ -231,7 +231,7 @@ impl Machine {
         let text = std::mem::take(&mut open.text);
         if open.sent {
             let call = open.id.clone();
-            self.out.push(Effect::Cancel(Target::Call(call)));
+            self.out.push(Effect::Cancel(CancelTarget::Call(call)));
         }
         let model = self.durable.model();
         self.answer_with(Message::Assistant {

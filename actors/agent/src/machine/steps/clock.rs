@@ -5,27 +5,8 @@ use std::time::Duration;
 
 use playhouse_protocol::{EntryBody, LimitHit};
 
-use super::Machine;
-use super::effect::Effect;
-use super::flight::{ToolFlight, ToolStage};
-use super::input::{Doing, Timer};
-
-/// The part of a run's running time that its journal does not have yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Clock {
-    /// What was counted before `since`.
-    spent: Duration,
-    /// Since when it counts, on the machine's monotonic clock; `None` while it stands still.
-    since: Option<Duration>,
-}
-
-impl Clock {
-    pub(super) const ZERO: Self = Self { spent: Duration::ZERO, since: None };
-
-    fn read(&self, now: Duration) -> Duration {
-        self.spent.saturating_add(self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since)))
-    }
-}
+use crate::machine::state::flight::{Clock, ToolFlight, ToolPhase};
+use crate::machine::{Doing, Effect, Machine, Timer};
 
 impl Machine {
     /// The run's running time as of now.
@@ -41,7 +22,7 @@ impl Machine {
     }
 
     /// Lets the clock go or stand still, and the deadline with it.
-    pub(super) fn keep_time(&mut self) {
+    pub(in crate::machine) fn keep_time(&mut self) {
         let goes = self.durable.run.is_some() && self.flight.parked.is_none() && self.doing() == Doing::AtWork;
         let (now, clock) = (self.now.mono, self.flight.run.clock);
         match (clock.since, goes) {
@@ -75,14 +56,14 @@ impl Machine {
     pub fn doing(&self) -> Doing {
         let tools = &self.flight.run.tools;
         let child_waits = |tool: &ToolFlight| tool.child == Doing::WaitingForAPerson;
-        let waits = |tool: &ToolFlight| match &tool.stage {
-            ToolStage::Asking | ToolStage::Waiting { .. } => true,
-            ToolStage::Running => child_waits(tool),
-            ToolStage::Judging { .. }
-            | ToolStage::Hooking { .. }
-            | ToolStage::Starting
-            | ToolStage::Stopping
-            | ToolStage::Closing => false,
+        let waits = |tool: &ToolFlight| match &tool.phase {
+            ToolPhase::Asking | ToolPhase::Waiting { .. } => true,
+            ToolPhase::Running => child_waits(tool),
+            ToolPhase::Judging { .. }
+            | ToolPhase::Hooking { .. }
+            | ToolPhase::Starting
+            | ToolPhase::Stopping
+            | ToolPhase::Closing => false,
         };
         let others = self.durable.waits_for_others(|call| tools.get(call).is_some_and(|tool| child_waits(tool)));
         match others && tools.values().all(|tool| waits(tool)) {
@@ -92,7 +73,7 @@ impl Machine {
     }
 
     /// The deadline's timer has run out. It ends what is under way as an abort does.
-    pub(super) fn deadline(&mut self) {
+    pub(in crate::machine) fn deadline(&mut self) {
         let Some(run) = &self.durable.run else { return };
         if run.is_stopping() || self.flight.run.clock.since.is_none() {
             return;

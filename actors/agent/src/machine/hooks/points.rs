@@ -5,7 +5,7 @@ use std::sync::Arc;
 use playhouse_protocol::{AgentMessage, History, Level, Ruling, ToolCallId, Usage};
 use serde_json::Value;
 
-use super::run_report::RunReport;
+use crate::machine::RunReport;
 
 /// A hook that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

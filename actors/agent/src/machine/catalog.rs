@@ -1,0 +1,68 @@
+//! What the machine asks of tools before it runs any.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use playhouse_protocol::entry::BlockStage;
+use playhouse_protocol::{
+    Access, EffectClass, Level, LoopId, PermissionMode, Restrictions, Ruling, SessionId, ToolCallId, ToolDefinition,
+    ToolError, ToolResult,
+};
+use serde_json::Value;
+
+/// What a tool call is before anything happens to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vetting {
+    /// It can be run, if the policy lets it.
+    Ready {
+        /// What a crash means.
+        effect: EffectClass,
+        /// How much harm it can do.
+        level: Level,
+        /// What the policy says.
+        ruling: Ruling,
+    },
+    /// It cannot.
+    Blocked {
+        /// The stage that refuses.
+        stage: BlockStage,
+        /// Why; the model gets this.
+        reason: String,
+    },
+}
+
+/// What an agent may do as far as its journal tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Authority<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// The run that makes the call.
+    pub run: &'a LoopId,
+    /// What happens to calls that no rule speaks of.
+    pub mode: PermissionMode,
+    /// Rules that someone's yes has added.
+    pub grants: &'a [String],
+    /// Rules that the session brings with it.
+    pub restrictions: &'a Restrictions,
+    /// Where relative paths start.
+    pub cwd: &'a Path,
+}
+
+/// The tools as the machine sees them: pure questions, no running.
+pub trait Catalog: Send + Sync {
+    /// The tools on offer.
+    fn definitions(&self) -> Arc<[ToolDefinition]>;
+    /// What a call is.
+    fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting;
+    /// What a call touches.
+    fn access(&self, name: &str, args: &Value) -> Access;
+    /// One line on what a call did, for people.
+    fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String;
+}
+
+impl fmt::Debug for dyn Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Catalog")
+    }
+}
