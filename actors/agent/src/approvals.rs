@@ -20,17 +20,17 @@ use tokio::sync::watch;
 use crate::hooks::PermissionRequest;
 use crate::mailbox::AgentMsg;
 
-/// Its address.
+/// The inbox's address, in directories and in the live tree.
 pub const APPROVALS: &str = "approvals";
 
 /// A question that waits.
 #[derive(Clone, Debug)]
 pub struct OpenQuestion {
-    /// Who asks.
+    /// The agent or sub-agent whose call waits.
     pub agent_id: AgentId,
-    /// In which session.
+    /// The session whose journal has the question.
     pub session_id: SessionId,
-    /// What.
+    /// The call, and why a person is asked.
     pub request: PermissionRequest,
 }
 
@@ -53,23 +53,23 @@ pub enum ApprovalsMsg {
     Asked {
         /// Which filing of it this is.
         filing: FilingId,
-        /// The question.
+        /// What is asked, and by whom.
         question: OpenQuestion,
     },
     /// A question waits no longer, unless it was filed again.
     Closed {
         /// Which filing has ended.
         filing: FilingId,
-        /// Who asked.
+        /// The agent that asked.
         agent_id: AgentId,
-        /// What.
+        /// Which of the agent's questions.
         permission_id: PermissionId,
     },
     /// Which questions wait?
     List(RpcReplyPort<Vec<OpenQuestion>>),
     /// Does this question wait?
     Find {
-        /// Who asked.
+        /// The agent that asked.
         agent_id: AgentId,
         /// Which of the agent's questions.
         permission_id: PermissionId,
@@ -82,7 +82,7 @@ impl ApprovalsMsg {
     /// Every name that [`ApprovalsMsg::name`] gives.
     pub const NAMES: [&'static str; 4] = ["Asked", "Closed", "List", "Find"];
 
-    /// The message's name.
+    /// The message's name, by which tests strike at it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Asked { .. } => "Asked",
@@ -129,7 +129,7 @@ impl fmt::Debug for ApprovalsArgs {
     }
 }
 
-/// The inbox.
+/// The actor of the inbox.
 #[derive(Debug)]
 pub struct Inbox;
 

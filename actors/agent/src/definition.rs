@@ -11,8 +11,8 @@ use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy};
 use playhouse_tools::{ToolSet, Vetted};
 use serde_json::Value;
 
-use crate::hooks::command::Scene;
 use crate::hooks::policy::{PermissionPolicy, PolicyRequest, strictest};
+use crate::hooks::process::Scene;
 use crate::hooks::{Approvals, Hooks};
 use crate::hub::Callback;
 use crate::machine::{Authority, Catalog, HookCall, HookPoint, HookSet, Verdict, Vetting};
@@ -21,13 +21,13 @@ use crate::sub_agent::SubAgentTool;
 /// An agent's code: tools, sub-agents, hooks, who answers questions, and a provider of its own if it has one.
 #[derive(Clone, Default)]
 pub struct Definition {
-    /// Its tools.
+    /// Its tools; `None` is none.
     pub tools: Option<ToolSet>,
-    /// Its sub-agents.
+    /// Its sub-agents, which the model calls as tools.
     pub sub_agents: Vec<Arc<SubAgentTool>>,
-    /// Its hooks.
+    /// Where its user's code is consulted.
     pub hooks: Hooks,
-    /// Who answers questions.
+    /// Who answers questions for permission.
     pub approvals: Approvals,
     /// Who has a say in what may run; the strictest counts.
     pub policies: Vec<Arc<dyn PermissionPolicy>>,
@@ -40,7 +40,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Its tools.
+    /// Its tools, without sub-agents.
     pub fn tools(&self) -> ToolSet {
         self.tools.clone().unwrap_or_else(ToolSet::empty)
     }

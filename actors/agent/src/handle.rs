@@ -130,7 +130,7 @@ impl AgentHandle {
         Self { identity }
     }
 
-    /// The agent.
+    /// The agent's id.
     pub fn id(&self) -> &AgentId {
         &self.identity.agent_id
     }

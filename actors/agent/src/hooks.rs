@@ -6,11 +6,11 @@
 //! A hook is code, or a command outside that is told of an event in JSON; code is asked first.
 
 pub(crate) mod answer;
-pub(crate) mod command;
 pub(crate) mod commands;
 mod in_turn;
 pub(crate) mod matcher;
 pub(crate) mod policy;
+pub(crate) mod process;
 mod run;
 
 use std::fmt;
@@ -28,7 +28,7 @@ pub use in_turn::{InTurn, Turns};
 /// What a hook says of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
+    /// The call goes on as it is.
     Allow,
     /// Don't, and this is why.
     Deny(String),
@@ -41,7 +41,7 @@ pub enum Decision {
 /// What a hook says of a run that would stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It may.
+    /// It stops.
     Stop,
     /// It goes on with this as a user's message; at most 8 times in a row.
     GoOn(String),
@@ -52,33 +52,33 @@ type Hook<A, R> = Arc<dyn Fn(A) -> BoxFuture<'static, R> + Send + Sync>;
 /// What [`Hooks::before_tool_execution`] is told.
 #[derive(Clone, Debug)]
 pub struct ToolCallInfo {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub name: String,
-    /// The call.
+    /// The call's id, the same in every hook and event that tells of it.
     pub call: ToolCallId,
-    /// Its arguments.
+    /// Its arguments, as the model gave them.
     pub args: Arc<Value>,
 }
 
 /// What [`Hooks::after_tool_execution`] is told.
 #[derive(Clone, Debug)]
 pub struct ToolResultInfo {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub name: String,
-    /// The call.
+    /// The call's id, the same in every hook and event that tells of it.
     pub call: ToolCallId,
     /// The arguments it ran with.
     pub args: Arc<Value>,
     /// Its result, as the model gets it.
     pub result: Arc<AgentMessage>,
-    /// Whether it failed.
+    /// Whether the model is told that it failed.
     pub is_error: bool,
 }
 
 /// What [`Hooks::before_stop`] is told.
 #[derive(Clone, Debug)]
 pub struct StopInfo {
-    /// The conversation.
+    /// The conversation up to here.
     pub history: History,
     /// How often in a row the run was not let stop.
     pub refusals: u32,
@@ -87,9 +87,9 @@ pub struct StopInfo {
 /// What the hooks around a partial result are told.
 #[derive(Clone, Debug)]
 pub struct ToolUpdateInfo {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub name: String,
-    /// The call.
+    /// The call's id, the same in every hook and event that tells of it.
     pub call: ToolCallId,
     /// The text so far.
     pub text: String,
@@ -141,7 +141,7 @@ macro_rules! setters {
 setters! {
     /// Before a run: the conversation with its prompt, and how many runs came before. `false` ends it before it starts.
     before_loop: (History, u32) => bool;
-    /// After a run.
+    /// After a run, however it ended.
     after_loop: Arc<RunReport> => ();
     /// Before a turn: the conversation and the turn's number. `false` ends the run.
     before_turn: (History, u32) => bool;
@@ -164,7 +164,7 @@ setters! {
 }
 
 impl Hooks {
-    /// No hooks.
+    /// No hooks: nobody is consulted.
     pub fn new() -> Self {
         Self::default()
     }
@@ -225,11 +225,11 @@ impl fmt::Debug for Hooks {
 pub struct PermissionRequest {
     /// Its id, for an answer.
     pub permission_id: PermissionId,
-    /// The call.
+    /// The call that waits for the answer.
     pub tool_call_id: ToolCallId,
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub tool_name: String,
-    /// Its arguments.
+    /// The arguments it would run with.
     pub args: Arc<Value>,
     /// What is asked, and for how long a yes can hold.
     pub question: Question,
@@ -253,7 +253,7 @@ pub enum Approvals {
 }
 
 impl Approvals {
-    /// Code that answers.
+    /// Has each question answered by this code, several at once if they come so.
     pub fn code<F, W>(answer: F) -> Self
     where
         F: Fn(PermissionRequest) -> W + Send + Sync + 'static,

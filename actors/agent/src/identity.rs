@@ -26,11 +26,11 @@ pub const ADMITTED: usize = 64;
 pub struct Identity {
     /// What it shares with the other agents of its house.
     pub services: Arc<Services>,
-    /// The agent.
+    /// The id by which everybody knows it.
     pub agent_id: AgentId,
     /// Its place in the live tree.
     pub address: Arc<str>,
-    /// Its code.
+    /// Its code: tools, hooks, whoever answers its questions.
     pub definition: Arc<Definition>,
     /// How its journal begins if there is none; without the model's key, so that the journal can share it.
     pub opened: Arc<Opened>,

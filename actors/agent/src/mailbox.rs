@@ -1,4 +1,4 @@
-//! The agent's mailbox.
+//! The agent's mailbox: everything that its actor is told, by handles, partners, children and itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,23 +52,23 @@ pub struct Recovery {
 pub enum AgentMsg {
     /// A command; the reply comes when it is in the journal.
     Submit {
-        /// What is asked.
+        /// What is asked, under an id that the journal keeps.
         command: Command,
         /// Its place in the queue.
         permit: Permit,
-        /// Who is told.
+        /// Told when the command is in the journal, or why it is not.
         reply: Reply,
     },
     /// Tell me how the run of an input ended, now or later.
     Await {
-        /// The input.
+        /// The input that began the run.
         input_id: InputId,
-        /// Who is told.
+        /// Told once, with the run's report.
         reply: Waiter,
     },
     /// Tell me when nothing is under way and everything is in the journal.
     AwaitRest {
-        /// Who is told.
+        /// Told then, or why that will not be.
         reply: Reply,
     },
     /// Go on, if you are parked.
@@ -80,29 +80,29 @@ pub enum AgentMsg {
     Look {
         /// Its place in the queue.
         permit: Permit,
-        /// Who is told.
+        /// Told as soon as the journal is folded.
         reply: RpcReplyPort<Result<AgentState, InputError>>,
     },
-    /// From the connection.
+    /// From the connection: pieces of a response, its end, or a failed attempt.
     Call(CallReport),
-    /// From the executor.
+    /// From the executor: partial results, and the end of a call.
     Tool(ToolReport),
-    /// From the writer.
+    /// From the writer: a batch is durable, or is not.
     Commit(CommitReport),
-    /// A hook answered.
+    /// A hook answered, or crashed.
     HookDone {
-        /// Which.
+        /// The hook, by the number the machine gave it.
         hook: HookId,
-        /// What it said.
+        /// Its answer, of the kind that its point takes.
         verdict: Verdict,
     },
-    /// Time is up.
+    /// A timer's time is up, unless it was disarmed meanwhile.
     TimerDue(Timer),
     /// The journal was folded, or could not be.
     Recovered(Box<Result<Recovery, String>>),
     /// A writer that was searched for.
     WriterIs {
-        /// Its address.
+        /// The address it was searched under.
         address: Arc<str>,
         /// Its incarnation, or why there is none.
         writer: Result<ActorRef<WriterMsg>, String>,
@@ -113,21 +113,21 @@ pub enum AgentMsg {
     ChildDone {
         /// The call that asked for it.
         call: ToolCallId,
-        /// What it gave.
+        /// Its final text, or why there is none.
         result: Result<ToolResult, ToolError>,
     },
     /// A sub-agent cannot go on until something is mended.
     ChildParked {
         /// The call that asked for it.
         call: ToolCallId,
-        /// Why.
+        /// Why, for whoever is to mend it.
         reason: String,
     },
     /// A sub-agent tells what it does: when it begins, and when that changes.
     ChildIs {
         /// The call that asked for it.
         call: ToolCallId,
-        /// What.
+        /// Whether it works or waits for a person.
         doing: Doing,
     },
     /// A sub-agent's pause before its restart is over.
@@ -165,7 +165,7 @@ impl AgentMsg {
         "Crash",
     ];
 
-    /// The message's name.
+    /// The message's name, by which tests strike at it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Submit { .. } => "Submit",
@@ -218,13 +218,13 @@ derived!(Call(CallReport), Tool(ToolReport), Commit(CommitReport));
 /// What an agent says of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentState {
-    /// The agent.
+    /// The agent's id.
     pub agent_id: AgentId,
-    /// Its session.
+    /// The session it is in; another one after [`Agent::new_session`](crate::Agent::new_session).
     pub session_id: SessionId,
     /// Runs so far, by configuration.
     pub loop_counters: BTreeMap<String, u32>,
-    /// The latest run.
+    /// The latest run, over or not; `None` before the first.
     pub last_loop_id: Option<LoopId>,
     /// The input of the latest run, or of the one that is about to begin.
     pub last_input: Option<InputId>,
@@ -232,7 +232,7 @@ pub struct AgentState {
     pub last_active_at: Option<u64>,
     /// Whether a run is under way.
     pub is_streaming: bool,
-    /// The conversation.
+    /// The conversation, as it would be saved.
     pub messages: History,
     /// Changes that wait for someone to approve of them.
     pub plan: Vec<PlannedChange>,

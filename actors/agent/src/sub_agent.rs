@@ -65,13 +65,13 @@ impl SubAgentTool {
         self
     }
 
-    /// The child's model.
+    /// The model that the child asks; without this, its parent's.
     pub fn with_model(mut self, model: ModelConfig) -> Self {
         self.model = Some(model);
         self
     }
 
-    /// The child's limits.
+    /// The child's limits; those of its parent hold in any case.
     pub fn with_limits(mut self, limits: ExecutionLimits) -> Self {
         self.limits = limits;
         self

@@ -22,7 +22,7 @@ use crate::mailbox::AgentMsg;
 use crate::services::Occupant;
 use crate::sub_agent::{result_of, task};
 
-/// A sub-agent.
+/// A sub-agent under way, from the call that asked for it to its result.
 pub(super) struct Child {
     identity: Arc<Identity>,
     actor: Option<ActorRef<AgentMsg>>,

@@ -10,7 +10,7 @@ use super::state::{Lifecycle, State};
 use super::work::Asked;
 use crate::approvals::{Filed, OpenQuestion};
 use crate::handle::{Agent, AgentHandle};
-use crate::hooks::command::Scene;
+use crate::hooks::process::Scene;
 use crate::hooks::{Approvals, PermissionRequest};
 use crate::machine::{HookCall, HookId};
 use crate::mailbox::AgentMsg;

@@ -24,7 +24,7 @@ impl<M: Message> Watched<M> {
         }
     }
 
-    /// The actor.
+    /// The actor that is monitored.
     pub fn actor(&self) -> &ActorRef<M> {
         &self.actor
     }

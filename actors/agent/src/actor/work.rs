@@ -19,9 +19,9 @@ use crate::mailbox::{Reply, Waiter};
 
 /// A question that waits, with whoever was asked.
 pub(super) enum Asked {
-    /// Users' code.
+    /// Code that the user brought: the task in which it answers.
     Code { _task: Task },
-    /// The house's inbox.
+    /// The house's inbox, which forgets the question when this is dropped.
     Inbox { question: OpenQuestion, _filed: Filed },
 }
 

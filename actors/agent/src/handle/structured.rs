@@ -28,13 +28,13 @@ pub enum StructuredError {
     Misfit {
         /// What is wrong with it.
         reason: String,
-        /// The answer.
+        /// The second answer, as the model gave it.
         answer: String,
     },
     /// The form itself is none.
     #[error("the form is no JSON Schema that answers can be checked against: {reason}")]
     BadForm {
-        /// Why.
+        /// What is wrong with the schema.
         reason: String,
     },
 }

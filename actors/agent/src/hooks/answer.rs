@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::command::{Ended, Output};
 use super::commands::{CommandHook, HookEvent};
+use super::process::{Ended, Output};
 use crate::machine::{AfterTool, BeforeTool, FilterVerdict, MayStop, SessionStart};
 
 /// How much of a hook's text reaches the model, in characters.
@@ -22,13 +22,13 @@ const MOST_COMMAND: usize = 80;
 pub(crate) struct Answer {
     /// Reasons to end the run.
     halt: Vec<String>,
-    /// Hooks that failed.
+    /// What is told of hooks that failed.
     failed: Vec<String>,
-    /// Reasons why not.
+    /// Why the call, prompt or stop is refused.
     deny: Vec<String>,
-    /// Reasons to ask.
+    /// Why a person is asked first.
     ask: Vec<String>,
-    /// Other arguments.
+    /// What the tool runs with instead of the model's arguments.
     args: Option<Arc<Value>>,
     /// What the model is to know.
     context: Vec<String>,
@@ -166,7 +166,7 @@ impl Said {
 }
 
 impl Answer {
-    /// A hook failed.
+    /// The answer of a hook that failed.
     fn failure(reason: String) -> Self {
         Self { failed: vec![reason], ..Self::default() }
     }

@@ -8,8 +8,8 @@ use playhouse_protocol::{AgentMessage, Message};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, read};
-use super::command::{Scene, run};
 use super::matcher::Matcher;
+use super::process::{Scene, run};
 use super::{ToolCallInfo, ToolResultInfo};
 use crate::machine::{HookPoint, HookSet, SessionSource, SlowHooks};
 
@@ -23,7 +23,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub enum HookEvent {
     /// A tool is about to run.
     PreToolUse,
-    /// A tool ran.
+    /// A tool ran, and its result is about to go to the model.
     PostToolUse,
     /// A user says something.
     UserPromptSubmit,
@@ -36,7 +36,7 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    /// All of them.
+    /// Every event that there is.
     pub const ALL: [Self; 6] = [
         Self::PreToolUse,
         Self::PostToolUse,
@@ -46,7 +46,7 @@ impl HookEvent {
         Self::SessionStart,
     ];
 
-    /// Its name.
+    /// Its name in configuration and in what commands are told.
     pub fn name(self) -> &'static str {
         match self {
             Self::PreToolUse => "PreToolUse",
@@ -112,7 +112,7 @@ enum Role {
     SubAgent,
 }
 
-/// An agent's commands.
+/// The commands that an agent has for hooks, by event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commands {
     hooks: Arc<Vec<(HookEvent, CommandHook)>>,

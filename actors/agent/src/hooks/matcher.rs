@@ -35,7 +35,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Every tool.
+    /// Matches every tool.
     pub fn any() -> Self {
         Self::default()
     }
@@ -57,7 +57,7 @@ impl Matcher {
         }
     }
 
-    /// The pattern.
+    /// The pattern as it was given; empty for every tool.
     pub fn as_str(&self) -> &str {
         &self.text
     }

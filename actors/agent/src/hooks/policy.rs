@@ -8,11 +8,11 @@ use serde_json::Value;
 /// A call to be judged.
 #[derive(Clone, Debug)]
 pub struct PolicyRequest {
-    /// The tool.
+    /// The tool's name, as the model called it.
     pub tool_name: String,
-    /// The call.
+    /// The call's id, the same in its events.
     pub tool_call_id: ToolCallId,
-    /// Its arguments.
+    /// The arguments it would run with.
     pub args: Arc<Value>,
     /// How much harm it can do.
     pub level: Level,

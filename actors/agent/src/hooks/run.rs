@@ -6,8 +6,8 @@ use futures::future::{BoxFuture, join_all};
 use playhouse_protocol::AgentMessage;
 
 use super::answer::Answer;
-use super::command::Scene;
 use super::commands::Round;
+use super::process::Scene;
 use super::{Decision, Ending, Hook, Hooks, InputFilter, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
 use crate::machine::{AfterTool, BeforeTool, FilterVerdict, Filtered, HookCall, HookPoint, MayStop, Permit, Verdict};
 

@@ -38,7 +38,7 @@ impl Agents {
         self.identities.get(agent).and_then(|identity| identity.upgrade())
     }
 
-    /// Everyone, sub-agents too.
+    /// Everyone who is on stage, sub-agents too, in no order.
     pub fn all(&self) -> Vec<Arc<Identity>> {
         self.identities.iter().filter_map(|identity| identity.upgrade()).collect()
     }

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::machine::Now;
 
-/// A house's clock.
+/// A house's clock: wall time for people, monotonic time for deadlines.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,

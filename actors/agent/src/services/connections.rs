@@ -48,9 +48,9 @@ impl fmt::Debug for Outside {
 /// The connections of a house.
 #[derive(Debug)]
 pub struct Connections {
-    /// Connections by address.
+    /// Connections by address, for whoever asks a model.
     pub directory: Directory<ConnectionMsg>,
-    /// Their supervisor.
+    /// Their supervisor, which keeps those that were added later.
     pub roster: Roster,
     /// How services are reached.
     pub outside: Outside,
@@ -186,7 +186,7 @@ impl Lease {
         Self { id, own: Some((connections.clone(), provider)) }
     }
 
-    /// The connection's address.
+    /// The address of the connection it is a share in.
     pub(crate) fn id(&self) -> &Arc<str> {
         &self.id
     }

@@ -10,7 +10,7 @@ use ractor::{ActorRef, RpcReplyPort};
 /// The writers and the reader of a house's journals.
 #[derive(Debug)]
 pub struct Journals {
-    /// Writers by address.
+    /// Writers by address, as [`Journals::address`] gives it.
     pub writers: Directory<WriterMsg>,
     /// The address of each shard's writer.
     addresses: Vec<Arc<str>>,

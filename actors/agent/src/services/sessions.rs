@@ -82,7 +82,7 @@ impl Sessions {
         self.occupants.len()
     }
 
-    /// Whether none is.
+    /// Whether no session is in use, and nothing of one is remembered.
     pub fn is_empty(&self) -> bool {
         self.occupants.is_empty() && self.more.is_empty()
     }

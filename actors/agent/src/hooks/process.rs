@@ -29,13 +29,13 @@ const PROJECT_DIR: &str = "PLAYHOUSE_PROJECT_DIR";
 /// Where a hook runs, and for whom.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
-    /// The session.
+    /// The session of the agent that consults it.
     pub session_id: SessionId,
     /// Its journal's file, if it has one.
     pub transcript: Option<PathBuf>,
-    /// Where tools work.
+    /// The folder that the agent's tools work in.
     pub cwd: PathBuf,
-    /// Whether tools ask.
+    /// The agent's permission mode.
     pub permission: PermissionMode,
     /// What ends its processes.
     pub tools: ToolRuntime,
@@ -44,9 +44,9 @@ pub(crate) struct Scene {
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With this code.
+    /// It ended by itself, with what it wrote.
     Exited { code: i32, out: Output, err: Output },
-    /// By this signal.
+    /// A signal ended it; what it wrote is not looked at.
     Killed { signal: i32 },
     /// It was still running when its time was up.
     TimedOut,
@@ -57,7 +57,7 @@ pub(super) enum Ended {
 /// What a command wrote to one stream.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Output {
-    /// All of it.
+    /// Everything that it wrote.
     Whole(String),
     /// More than is kept.
     Cut(String),
