@@ -238,7 +238,7 @@ impl State {
         } else if self.work().executor.as_ref().is_some_and(|(executor, _)| executor.get_id() == id) {
             self.work().executor = None;
             self.work().running.clear();
-            self.feed(Report::ExecutorLost { reason });
+            self.feed(Report::ExecutorLost);
         } else {
             self.child_ended(id, reason);
         }

@@ -7,7 +7,7 @@ use crate::{Record, repaired};
 /// Whether a conversation may have holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holes {
-    /// It has none.
+    /// It has none: its journal is whole.
     None,
     /// Lines of its journal are lost.
     Possible,

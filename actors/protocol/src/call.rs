@@ -34,7 +34,7 @@ pub enum Purpose {
 /// One request to a model.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
-    /// Who answers.
+    /// The model that answers, with its key.
     pub model_config: Arc<ModelConfig>,
     /// The system prompt; empty is none.
     pub system_prompt: Arc<str>,
@@ -44,15 +44,15 @@ pub struct StreamConfig {
     pub messages: History,
     /// Messages that follow the conversation in this request and are no part of it.
     pub tail: Vec<Arc<AgentMessage>>,
-    /// The tools on offer.
+    /// What the model may call; empty is none.
     pub tools: Arc<[ToolDefinition]>,
-    /// Reasoning.
+    /// How much the model should reason before it answers.
     pub thinking_level: ThinkingLevel,
     /// The output limit; overrides the model's.
     pub max_tokens: Option<u32>,
-    /// Sampling temperature.
+    /// Sampling temperature; `None` leaves it to the service.
     pub temperature: Option<f32>,
-    /// Caching hints.
+    /// Which parts of the prompt the provider should cache.
     pub cache_config: CacheConfig,
     /// What the call is for.
     pub purpose: Purpose,
@@ -81,7 +81,7 @@ impl StreamConfig {
 pub struct ResponseFormat {
     /// A name for it: letters, digits, `_` and `-`, at most 64.
     pub name: String,
-    /// Its JSON Schema.
+    /// A JSON Schema that the answer must fit.
     pub schema: Value,
 }
 
@@ -89,19 +89,19 @@ pub struct ResponseFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum StreamDelta {
-    /// Text.
+    /// A piece of the answer's text.
     Text {
-        /// What came.
+        /// Follows what came before it of the same kind.
         delta: String,
     },
-    /// Reasoning.
+    /// A piece of the model's reasoning.
     Thinking {
-        /// What came.
+        /// Follows what came before it of the same kind.
         delta: String,
     },
-    /// A tool call's arguments.
+    /// A piece of a tool call's arguments.
     ToolCallDelta {
-        /// What came.
+        /// Part of a JSON text, cut anywhere.
         delta: String,
     },
 }
@@ -124,38 +124,38 @@ impl StreamDelta {
 /// What a wire protocol reads from a response, before it is merged and sent on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    /// The response began.
+    /// The service has begun to answer.
     Start,
-    /// Text.
+    /// A piece of the answer's text.
     TextDelta {
-        /// What came.
+        /// Follows the text before it.
         delta: String,
     },
-    /// Reasoning.
+    /// A piece of the model's reasoning.
     ThinkingDelta {
-        /// What came.
+        /// Follows the reasoning before it.
         delta: String,
     },
-    /// A tool call opened.
+    /// A tool call opened: the argument pieces that follow are its own.
     ToolCallStart {
         /// The provider's id for it, possibly empty.
         id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         name: String,
     },
     /// A piece of a tool call's arguments.
     ToolCallDelta {
-        /// What came.
+        /// Part of a JSON text, cut anywhere.
         delta: String,
     },
     /// The protocol's own terminal event: the response is complete.
     Done {
-        /// The whole response.
+        /// An assistant message, with what the call consumed.
         message: Box<Message>,
     },
     /// The protocol reported an error inside the stream.
     Error {
-        /// The error.
+        /// Classified, so that the connection knows whether to ask again.
         error: ProviderError,
     },
 }
@@ -173,33 +173,33 @@ pub enum ProviderError {
     /// The service has failed again and again, and is left alone for a while: nothing was sent.
     #[error("the service is left alone after repeated failures: {message}{}", retry_hint(.retry_after_ms))]
     Unavailable {
-        /// The last failure.
+        /// The text of the last failure.
         message: String,
         /// How long it is left alone.
         retry_after_ms: Option<u64>,
     },
-    /// The connection failed.
+    /// The connection failed, or the service did with a status that may pass.
     #[error("network: {message}")]
     Network {
-        /// How.
+        /// The transport's or the service's words.
         message: String,
     },
-    /// The key was refused.
+    /// The key was refused: asking again does not help.
     #[error("the provider refused the key: {message}")]
     Auth {
-        /// The service's words.
+        /// The service's words, shortened.
         message: String,
     },
     /// The service refused the request.
     #[error("the provider refused the request: {message}")]
     Api {
-        /// The service's words.
+        /// The service's words, shortened.
         message: String,
     },
     /// The conversation is too long for the model.
     #[error("the conversation is too long for the model: {message}")]
     ContextOverflow {
-        /// The service's words.
+        /// The service's words, shortened.
         message: String,
     },
     /// The answer holds nothing: no words, no call.
@@ -208,25 +208,25 @@ pub enum ProviderError {
         /// What it consumed all the same.
         usage: Box<Usage>,
     },
-    /// The call was cancelled.
+    /// The caller no longer wants an answer.
     #[error("cancelled")]
     Cancelled,
-    /// Anything else.
+    /// What fits none of the others; not asked again.
     #[error("{message}")]
     Other {
-        /// What.
+        /// For people, and what to do if something can be done.
         message: String,
     },
     /// The stream ended before its terminal event.
     #[error("the response was cut off: {message}")]
     Incomplete {
-        /// Where.
+        /// How far it had come.
         message: String,
     },
     /// The actor that ran the call died.
     #[error("the call was lost: {message}")]
     Lost {
-        /// How.
+        /// How the actor ended.
         message: String,
     },
 }
@@ -363,42 +363,42 @@ fn excerpt(body: &str) -> String {
 pub enum CallReport {
     /// Pieces of the response; at most one batch is on its way.
     Delta {
-        /// The call.
+        /// The agent's id for the call.
         call: CallId,
         /// The attempt it belongs to.
         attempt: u32,
-        /// What came, merged.
+        /// In order; neighbours of one kind are merged.
         deltas: Vec<StreamDelta>,
         /// Given back when it has been taken.
         credit: Credit,
     },
     /// An attempt failed; the next one comes after a pause, once the agent has said that it knows.
     Retrying {
-        /// The call.
+        /// The agent's id for the call.
         call: CallId,
-        /// The attempt that failed.
+        /// The number of the attempt that failed.
         attempt: u32,
-        /// Why.
+        /// The failure that makes another attempt worthwhile.
         error: ProviderError,
         /// How long the pause is.
         delay_ms: u64,
     },
-    /// The whole response.
+    /// The response is complete; nothing more of this call follows.
     Responded {
-        /// The call.
+        /// The agent's id for the call.
         call: CallId,
-        /// The attempt that succeeded.
+        /// The number of the attempt that succeeded.
         attempt: u32,
-        /// An assistant message.
+        /// An assistant message, with what the call consumed.
         message: Message,
     },
     /// The call failed for good.
     Failed {
-        /// The call.
+        /// The agent's id for the call.
         call: CallId,
-        /// The last attempt.
+        /// The number of the last attempt that was made.
         attempt: u32,
-        /// Why.
+        /// The failure of that attempt.
         error: ProviderError,
     },
 }

@@ -87,7 +87,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// The future of [`Cancel::cancelled`].
+/// What [`Cancel::cancelled`] gives: ready once the signal is cancelled.
 pub struct Cancelled {
     of: Arc<Inner>,
     key: Option<u64>,

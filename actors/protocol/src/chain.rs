@@ -21,7 +21,7 @@ pub fn chain<'a, E: Borrow<Entry>>(
 /// Which entries of a journal are on a chain, by their place in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// `None`: all of them.
+    /// For each entry whether it is on the chain; `None` if all of them are.
     on: Option<Vec<bool>>,
 }
 

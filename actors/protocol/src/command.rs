@@ -16,7 +16,7 @@ use crate::run::ContinuationKind;
 pub struct Command {
     /// The sender's id for it, journaled with what comes of it.
     pub id: InputId,
-    /// What is asked.
+    /// What the agent is to do.
     #[serde(flatten)]
     pub op: Op,
 }
@@ -32,9 +32,9 @@ impl Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Op {
-    /// Start a run.
+    /// Start a run with these messages. Refused while another is under way.
     Prompt {
-        /// What is said.
+        /// At least one user message with text or an image; extensions may come beside it.
         messages: Vec<Arc<AgentMessage>>,
         /// The form that the answer must have, if it must have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,12 +42,12 @@ pub enum Op {
     },
     /// Say something into the run, between tools or turns.
     Steer {
-        /// What is said.
+        /// A user message with text or an image.
         message: Arc<AgentMessage>,
     },
     /// Say something when the run would stop.
     FollowUp {
-        /// What is said.
+        /// A user message with text or an image.
         message: Arc<AgentMessage>,
     },
     /// Start a run on the conversation as it stands.
@@ -55,13 +55,13 @@ pub enum Op {
         /// How it relates to what was.
         kind: ContinuationKind,
     },
-    /// End the run.
+    /// End the run under way, or the one about to begin. What has come of it stays in the conversation.
     Abort,
     /// Clear the conversation and its queues.
     Reset,
-    /// Replace the conversation.
+    /// Replace the conversation with another that providers take. Refused while a run is under way.
     Restore {
-        /// The new conversation.
+        /// All of the new conversation; empty is none.
         messages: Vec<Arc<AgentMessage>>,
     },
     /// Change the settings, from the next run on.
@@ -71,19 +71,19 @@ pub enum Op {
     },
     /// Go on in a new session.
     Rotate {
-        /// The new session.
+        /// A session id that is not in use yet.
         to: SessionId,
     },
     /// Answer a question for permission.
     Answer {
-        /// The question.
+        /// The question, as the event that asked it named it.
         permission_id: PermissionId,
-        /// The answer.
+        /// A yes for longer than the question offers is refused.
         decision: PermissionDecision,
     },
-    /// Decide on planned changes.
+    /// Approve or reject changes that a planning agent has queued.
     Plan {
-        /// What is decided.
+        /// Which changes, and whether they are made.
         decision: PlanDecision,
     },
 }

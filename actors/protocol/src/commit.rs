@@ -10,7 +10,7 @@ use crate::ids::{Seq, SessionId};
 pub struct Batch {
     /// The agent's number for it, echoed in the report.
     pub number: u64,
-    /// In order.
+    /// In the order they were made; each names the one before it.
     pub entries: Arc<[Arc<Entry>]>,
     /// The strictest class among them.
     pub class: Class,
@@ -39,18 +39,18 @@ pub enum Refusal {
 pub enum CommitReport {
     /// The batch is as durable as its class asks. Also the answer for entries that were there already.
     Committed {
-        /// The session.
+        /// The journal that it was written to.
         session: SessionId,
-        /// The batch.
+        /// The agent's number for it.
         batch: u64,
         /// The number of each of its entries.
         seqs: Vec<Seq>,
     },
     /// The batch is not durable and never will be by itself; what follows it is refused too.
     Failed {
-        /// The session.
+        /// The journal that it was to be written to.
         session: SessionId,
-        /// The batch.
+        /// The agent's number for it.
         batch: u64,
         /// Why, and what to do.
         error: String,

@@ -36,10 +36,10 @@ pub struct OpenAiCompat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MaxTokensField {
-    /// `max_completion_tokens`.
+    /// `max_completion_tokens`, as OpenAI has it.
     #[default]
     MaxCompletionTokens,
-    /// `max_tokens`.
+    /// `max_tokens`, as most others have it.
     MaxTokens,
 }
 
@@ -50,7 +50,7 @@ pub enum SystemRole {
     /// `system`, which every service takes.
     #[default]
     System,
-    /// `developer`.
+    /// `developer`, which OpenAI's reasoning models prefer.
     Developer,
 }
 
@@ -58,10 +58,10 @@ pub enum SystemRole {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningField {
-    /// `reasoning_content`.
+    /// `reasoning_content`, as most services have it.
     #[default]
     ReasoningContent,
-    /// `reasoning`.
+    /// `reasoning`, a plain text.
     Reasoning,
     /// `reasoning_details`: a list of blocks that go back unchanged.
     ReasoningDetails,
@@ -71,12 +71,12 @@ pub enum ReasoningField {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffortField {
-    /// `reasoning_effort`.
+    /// By the field `reasoning_effort`.
     #[default]
     ReasoningEffort,
-    /// `reasoning: {effort}`.
+    /// By the field `reasoning`, an object with `effort` in it.
     Reasoning,
-    /// It cannot be said.
+    /// The service has no field for it, so none is sent.
     None,
 }
 
@@ -84,7 +84,7 @@ pub enum EffortField {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageInStream {
-    /// By `stream_options.include_usage`.
+    /// Yes, by `stream_options.include_usage`.
     #[default]
     Asked,
     /// By the same, and without the random padding that OpenAI adds to every piece.
@@ -97,10 +97,10 @@ pub enum UsageInStream {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Store {
-    /// Nothing.
+    /// The field is not sent: the service does as it does by default.
     #[default]
     Unsaid,
-    /// `store: false`.
+    /// `store: false` is sent.
     No,
 }
 
@@ -108,7 +108,7 @@ pub enum Store {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterToolResults {
-    /// Nothing.
+    /// Nothing: the user's message follows the results.
     #[default]
     Nothing,
     /// An empty message of the model's, without which some templates lose the results.
@@ -121,7 +121,7 @@ pub enum AfterToolResults {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayReasoning {
-    /// Never.
+    /// It is left out of what is sent.
     #[default]
     Never,
     /// With the messages that call tools, and with those that follow the results.

@@ -9,7 +9,7 @@ use crate::usage::Usage;
 /// Hard caps on one run; `None` is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionLimits {
-    /// Model calls.
+    /// Turns, each of which is one model call with its tools.
     pub max_turns: Option<u32>,
     /// Tokens of all calls together.
     pub max_total_tokens: Option<u64>,
@@ -55,16 +55,16 @@ impl std::fmt::Display for LimitHit {
 /// What a run has used of its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionTracker {
-    /// Finished turns.
+    /// Turns that have ended.
     pub turns: u32,
-    /// Tokens of all calls.
+    /// Tokens of all calls together, empty answers included.
     pub tokens_used: u64,
     /// Running time, journaled at each turn's end.
     pub elapsed: Duration,
 }
 
 impl ExecutionTracker {
-    /// Counts a finished turn.
+    /// Counts a finished turn with what its call consumed; `elapsed` is the run's time as of now.
     pub fn turn_ended(&mut self, usage: &Usage, elapsed: Duration) {
         self.turns = self.turns.saturating_add(1);
         self.tokens_used = self.tokens_used.saturating_add(usage.total());
@@ -88,7 +88,7 @@ impl ExecutionTracker {
 pub struct RetryConfig {
     /// Retries after the first attempt.
     pub max_retries: u32,
-    /// Before the first retry.
+    /// The pause before the first retry, in milliseconds.
     pub initial_delay_ms: u64,
     /// Growth from one delay to the next.
     pub backoff_multiplier: f64,
@@ -118,10 +118,10 @@ impl RetryConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
-    /// One per poll.
+    /// One message each time the queue is looked at.
     #[default]
     OneAtATime,
-    /// All that wait.
+    /// All that wait when the queue is looked at.
     All,
 }
 
@@ -159,12 +159,12 @@ impl ToolExecutionStrategy {
 pub enum PermissionMode {
     /// All that do anything, reading included; what is dangerous is refused.
     Strict,
-    /// All that change something.
+    /// All that change something, in files or elsewhere.
     #[default]
     Ask,
     /// All that do more than write files beneath the working directory.
     AutoSafe,
-    /// None.
+    /// No call needs a yes; what is forbidden is still refused.
     Yolo,
 }
 
@@ -172,7 +172,7 @@ pub enum PermissionMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Its tools run.
+    /// Its tools run, as far as they are permitted.
     #[default]
     Act,
     /// Tools that change something are queued until someone approves of the plan.
@@ -189,9 +189,9 @@ impl Mode {
 /// Prompt-caching hints for providers that take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheConfig {
-    /// The master switch.
+    /// Whether marks are set at all; `false` counts before `strategy`.
     pub enabled: bool,
-    /// Where the marks go.
+    /// Where the marks go, if they are set.
     pub strategy: CacheStrategy,
 }
 
@@ -201,16 +201,16 @@ impl Default for CacheConfig {
     }
 }
 
-/// Where cache marks go.
+/// After which parts of a prompt a provider is told to cache what came so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStrategy {
     /// Where the protocol profits most.
     #[default]
     Auto,
-    /// Nowhere.
+    /// No marks are set.
     Disabled,
-    /// Where the user says.
+    /// After the parts that the user names.
     Manual {
         /// After the system prompt.
         cache_system: bool,

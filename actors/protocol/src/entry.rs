@@ -36,7 +36,7 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// D is `fdatasync`.
+    /// [`Class::D`] is `fdatasync`: survives a power cut.
     #[default]
     Flush,
     /// D is `write`: survives `kill -9`, not a power cut.
@@ -45,7 +45,7 @@ pub enum Durability {
     None,
 }
 
-/// One journal entry.
+/// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Derived by the machine: loop or session, and a counter.
@@ -56,17 +56,17 @@ pub struct Entry {
     /// The entry before it, on its branch: [`chain`](crate::chain::chain) follows these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<EntryId>,
-    /// Unix milliseconds.
+    /// When it was made, in unix milliseconds.
     pub at: u64,
-    /// What happened.
+    /// What happened, with all that the fold needs to know of it.
     pub body: EntryBody,
 }
 
-/// Where an input goes.
+/// What an input is for, and so when it enters the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
-    /// Starts a run.
+    /// It starts a run, and enters with the first turn.
     Prompt,
     /// Injected between tools or turns.
     Steer,
@@ -79,9 +79,9 @@ pub enum InputKind {
 pub struct QueuedInput {
     /// The sender's id for it.
     pub input_id: InputId,
-    /// The queue.
+    /// Which queue it waits in.
     pub kind: InputKind,
-    /// What was said.
+    /// As the sender gave them, before any filter.
     pub messages: Vec<Arc<AgentMessage>>,
     /// The form that the answer to a prompt must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct QueuedInput {
 pub struct Placed {
     /// The input it came from.
     pub input_id: InputId,
-    /// As it entered.
+    /// With what filters and hooks have appended.
     pub messages: Vec<Arc<AgentMessage>>,
 }
 
@@ -101,14 +101,14 @@ pub struct Placed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryBody {
-    /// The session began.
+    /// The session began: the first entry of every journal.
     Opened(Arc<Opened>),
-    /// Its settings changed.
+    /// The session's settings changed, from the next run on.
     Configured {
         /// The sender's id for it; journals of older builds have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input_id: Option<InputId>,
-        /// From here on.
+        /// All of them, not only what is new.
         settings: Arc<Settings>,
     },
     /// A prompt, steer or follow-up was accepted.
@@ -117,7 +117,7 @@ pub enum EntryBody {
     ContinueAsked {
         /// The sender's id for it.
         input_id: InputId,
-        /// How it continues.
+        /// How the run relates to those before it.
         kind: Box<ContinuationKind>,
     },
     /// The conversation goes on from an earlier point.
@@ -131,7 +131,7 @@ pub enum EntryBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         messages: Option<usize>,
     },
-    /// A run began.
+    /// A run began; every entry until its end carries its id.
     LoopStarted {
         /// The run before it, for a continuation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +141,7 @@ pub enum EntryBody {
         continuation: Option<Box<ContinuationKind>>,
         /// The input that started it.
         input_id: InputId,
-        /// What it runs with.
+        /// The model and its settings, for people who read the journal.
         config: Box<LoopConfigSnapshot>,
         /// The program's own words about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,23 +149,23 @@ pub enum EntryBody {
     },
     /// A filter rejected a queued steer or follow-up.
     InputRejected {
-        /// The input.
+        /// The input that will not enter the conversation.
         input_id: InputId,
-        /// Why.
+        /// The filter's words.
         reason: String,
     },
-    /// A turn began.
+    /// A turn began: its inputs are in the conversation now.
     TurnStarted {
         /// From 0 within the run.
         turn_index: u32,
-        /// Its cause.
+        /// What the turn answers to.
         triggered_by: TurnTrigger,
         /// The inputs that entered the conversation with it, the prompt first.
         placed: Box<[Placed]>,
     },
     /// A model request is about to be sent.
     Requested {
-        /// The call.
+        /// The loop, the turn and the attempt it starts from.
         call_id: CallId,
         /// The message that will stream.
         message_id: MessageId,
@@ -174,15 +174,15 @@ pub enum EntryBody {
         /// A digest of the conversation it sends.
         request_hash: String,
     },
-    /// An attempt failed.
+    /// An attempt failed, and another will be made.
     AttemptFailed {
-        /// The call.
+        /// As in the request.
         call_id: CallId,
         /// The message that will not be finished.
         message_id: MessageId,
-        /// Which attempt.
+        /// The number of the attempt that failed, from 0 within the turn.
         attempt: u32,
-        /// Why.
+        /// Why; that of an empty answer has what it consumed.
         error: Box<ProviderError>,
         /// The pause before the next.
         delay_ms: u64,
@@ -192,11 +192,11 @@ pub enum EntryBody {
     },
     /// The model answered, or failed for good, or was aborted.
     Responded {
-        /// The call.
+        /// As in the request.
         call_id: CallId,
         /// The message's id in events.
         message_id: MessageId,
-        /// An assistant message.
+        /// An assistant message; of a failed or aborted call, what is known of it.
         message: Arc<AgentMessage>,
         /// For a failure, its kind where that matters later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,27 +204,27 @@ pub enum EntryBody {
     },
     /// A tool call needs a yes.
     PermissionAsked {
-        /// The question.
+        /// The question's id, made from the call and its arguments.
         permission_id: PermissionId,
-        /// The call.
+        /// The call that waits for the answer.
         tool_call_id: ToolCallId,
-        /// What is asked.
+        /// What the call wants, how much harm it can do, and how long a yes may hold.
         #[serde(flatten)]
         question: Box<Question>,
     },
-    /// The question was answered.
+    /// The question was answered, by someone or because its time was up.
     PermissionResolved {
-        /// The question.
+        /// The question that was open.
         permission_id: PermissionId,
-        /// The call.
+        /// The call that waited for the answer.
         tool_call_id: ToolCallId,
-        /// The answer.
+        /// The decision, and the rules that follow from it.
         #[serde(flatten)]
         answer: Box<PermissionAnswer>,
     },
     /// A tool is about to start.
     ToolStarted {
-        /// The call.
+        /// The call in the response that asks for it.
         tool_call_id: ToolCallId,
         /// What a crash from here on means.
         effect: EffectClass,
@@ -234,7 +234,7 @@ pub enum EntryBody {
     },
     /// A call was put into the plan instead of being run.
     ToolQueued {
-        /// The call.
+        /// The call in the response that asked for it; it is answered with the change's number.
         tool_call_id: ToolCallId,
         /// The change's number in the session's plan, from 1.
         change: u32,
@@ -243,29 +243,29 @@ pub enum EntryBody {
     PlanApproved {
         /// The sender's id for it.
         input_id: InputId,
-        /// Which.
+        /// Their numbers in the plan.
         changes: Vec<u32>,
     },
-    /// Planned changes were rejected.
+    /// Planned changes were rejected: they leave the plan, and nothing runs.
     PlanRejected {
         /// The sender's id for it.
         input_id: InputId,
-        /// Which.
+        /// Their numbers in the plan.
         changes: Vec<u32>,
         /// What the model is told of it.
         message: Arc<AgentMessage>,
     },
     /// A tool gave its result.
     ToolEnded {
-        /// The call.
+        /// The call that was started.
         tool_call_id: ToolCallId,
-        /// What it gave.
+        /// Its content answers the call; the rest is for programs.
         result: Arc<ToolResult>,
-        /// Whether it failed.
+        /// Whether the result is an error's text.
         is_error: bool,
-        /// How long it ran.
+        /// How long the tool ran, in milliseconds.
         duration_ms: u64,
-        /// One line for people.
+        /// One line for people on what the call did.
         summary: String,
         /// Whether `after_tool_execution` comes between this and [`EntryBody::ToolAnswered`].
         #[serde(default)]
@@ -273,7 +273,7 @@ pub enum EntryBody {
     },
     /// `after_tool_execution` is done: the result is part of the conversation for observers.
     ToolAnswered {
-        /// The call.
+        /// The call, which has its result.
         tool_call_id: ToolCallId,
         /// What a hook adds to the result for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -281,7 +281,7 @@ pub enum EntryBody {
     },
     /// `before_tool_execution` has spoken, and the call is not started yet: it changed the arguments, or wants a yes.
     ToolHooked {
-        /// The call.
+        /// The call, which has not started.
         tool_call_id: ToolCallId,
         /// The arguments from here on. The call is looked over again with them, from the start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -292,7 +292,7 @@ pub enum EntryBody {
     },
     /// A hook ends the run: no further tool starts, and no further turn.
     HaltAsked {
-        /// Why.
+        /// The hook's words; the run's outcome has them.
         reason: String,
     },
     /// A hook did not let the run stop: it goes on with the reason as a user's message.
@@ -302,25 +302,25 @@ pub enum EntryBody {
     },
     /// A call was refused before it ran.
     ToolBlocked {
-        /// The call.
+        /// The call, which is answered with the reason.
         tool_call_id: ToolCallId,
-        /// The stage that refused.
+        /// The stage of the pipeline that refused it.
         stage: BlockStage,
         /// Why; the model gets this.
         reason: String,
     },
     /// A call was answered without running: steering came first, or an abort.
     ToolSkipped {
-        /// The call.
+        /// The call, which is answered with the reason.
         tool_call_id: ToolCallId,
-        /// What the model gets.
+        /// The text of the answer that the model gets.
         reason: String,
     },
-    /// The turn is over.
+    /// The turn is over: its results are in the conversation now.
     TurnEnded {
-        /// Which.
+        /// As in the entry that began it.
         turn_index: u32,
-        /// What its call consumed.
+        /// What its model call consumed.
         usage: Box<Usage>,
         /// The run's running time so far.
         elapsed: Duration,
@@ -332,12 +332,12 @@ pub enum EntryBody {
     },
     /// The run's time is up: what is under way is ended as by an abort.
     LimitReached {
-        /// The limit.
+        /// The limit that was reached.
         limit: LimitHit,
     },
-    /// The run is over.
+    /// The run is over, whatever was under way.
     LoopEnded {
-        /// How.
+        /// Whether there is an answer, or why there is none.
         outcome: Outcome,
         /// Inputs that were taken but found no turn; they enter the conversation here.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
@@ -349,11 +349,11 @@ pub enum EntryBody {
         #[serde(default)]
         hook_follows: bool,
     },
-    /// `after_loop` is done.
+    /// `after_loop` is done: nothing of the run is due any more.
     LoopClosed,
     /// An agent was folded from the journal and goes on.
     Recovered {
-        /// Why it was needed.
+        /// What ended the agent before, for people.
         reason: String,
         /// Whether someone asked for it.
         #[serde(default, skip_serializing_if = "Wake::is_restarted")]
@@ -361,7 +361,7 @@ pub enum EntryBody {
     },
     /// The agent cannot go on, or its restarts are spent; it waits to be resumed.
     Parked {
-        /// Why.
+        /// What is wrong and what to do about it, for people.
         reason: String,
     },
     /// The conversation and its queues were cleared.
@@ -370,17 +370,17 @@ pub enum EntryBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input_id: Option<InputId>,
     },
-    /// The conversation was replaced.
+    /// The conversation was replaced by another.
     Restored {
         /// The sender's id for it; journals of older builds have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input_id: Option<InputId>,
-        /// By these.
+        /// All of the new conversation.
         messages: Vec<Arc<AgentMessage>>,
     },
     /// The conversation goes on in another session.
     RotatedTo {
-        /// Which.
+        /// Its journal is open by now, and has the conversation.
         session: SessionId,
     },
 }
@@ -414,13 +414,13 @@ pub enum BlockStage {
     Limit,
     /// It changes something, and this agent only plans.
     Plan,
-    /// The policy forbids it.
+    /// The policy forbids it, whoever says yes.
     Policy,
     /// It is too dangerous to run at all.
     Safety,
-    /// Nobody said yes.
+    /// Nobody could be asked, nobody answered in time, or the answer was no.
     Approval,
-    /// A hook said no.
+    /// A hook blocked it, or is ending the run.
     Hook,
 }
 

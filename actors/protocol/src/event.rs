@@ -19,18 +19,18 @@ use crate::usage::Usage;
 /// An event with its address. Order is by `id`, never by `timestamp`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// `seq.k`.
+    /// Written `seq.k`; events are in this order.
     pub id: EventId,
-    /// The agent.
+    /// The agent that it happened to.
     pub agent_id: AgentId,
-    /// The session.
+    /// The session whose journal has it.
     pub session_id: SessionId,
     /// The run; `None` outside one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_id: Option<LoopId>,
-    /// When it happened.
+    /// By the clock of the agent's process, for people.
     pub timestamp: Timestamp,
-    /// What happened.
+    /// What happened, flat in the same JSON object.
     #[serde(flatten)]
     pub event: AgentEvent,
 }
@@ -39,13 +39,13 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AgentEvent {
-    /// A run began.
+    /// A run began; events until its end carry its id.
     AgentStart {
         /// The run before it, for a continuation or a sub-agent.
         parent_loop_id: Option<LoopId>,
         /// How it continues; `None` for a prompt.
         continuation_kind: Option<ContinuationKind>,
-        /// What it runs with.
+        /// The model and its settings.
         config: Box<LoopConfigSnapshot>,
         /// The program's own words about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,59 +55,59 @@ pub enum AgentEvent {
     AgentEnd {
         /// What the run added to the conversation.
         messages: Vec<Arc<AgentMessage>>,
-        /// What it consumed.
+        /// What all of its calls consumed together.
         usage: Usage,
-        /// How it ended.
+        /// Whether there is an answer, or why there is none.
         outcome: Outcome,
         /// Why an input filter blocked it.
         rejection: Option<String>,
     },
-    /// A turn began.
+    /// A turn began: a model call and its tools.
     TurnStart {
         /// From 0 within the run.
         turn_index: u32,
-        /// Its cause.
+        /// What the turn answers to.
         triggered_by: TurnTrigger,
     },
     /// A turn ended. Every `TurnStart` has one.
     TurnEnd {
-        /// Which.
+        /// As in the `TurnStart` that it ends.
         turn_index: u32,
-        /// The model's message.
+        /// The model's message, its tool calls included.
         message: Arc<AgentMessage>,
-        /// What its call consumed.
+        /// What its model call consumed.
         usage: Usage,
         /// The answers to its calls, in call order.
         tool_results: Vec<Arc<AgentMessage>>,
     },
     /// A message began. For the model's it is the empty shell that updates fill.
     MessageStart {
-        /// The message.
+        /// The same in all events of one message.
         message_id: MessageId,
         /// As far as it is known.
         message: Arc<AgentMessage>,
     },
     /// A piece of the model's message.
     MessageUpdate {
-        /// The message.
+        /// As in its `MessageStart`.
         message_id: MessageId,
-        /// The piece.
+        /// Follows the pieces before it.
         delta: StreamDelta,
     },
-    /// A message is complete.
+    /// A message is complete, or its attempt failed.
     MessageEnd {
-        /// The message.
+        /// As in its `MessageStart`.
         message_id: MessageId,
-        /// All of it.
+        /// The whole message: what updates have shown can be dropped.
         message: Arc<AgentMessage>,
     },
     /// A tool is about to run.
     ToolExecutionStart {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// Its arguments.
+        /// The model's, or what a hook put in their place.
         args: Value,
         /// How it came to be allowed; `None` for a call that is answered without being run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,62 +115,62 @@ pub enum AgentEvent {
     },
     /// A tool shows a partial result.
     ToolExecutionUpdate {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// The result so far.
+        /// All of the result so far, in place of the last update.
         partial_result: ToolResult,
     },
-    /// A tool is done.
+    /// A tool is done, failed or was not run.
     ToolExecutionEnd {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// What it gave.
+        /// What the tool gave, before hooks add to it for the model.
         result: Arc<ToolResult>,
-        /// Whether it failed.
+        /// Whether the result is an error's text.
         is_error: bool,
         /// The run of the sub-agent behind it.
         child_loop_id: Option<LoopId>,
-        /// How long it ran.
+        /// How long it ran, in milliseconds; 0 if it did not.
         duration_ms: u64,
-        /// One line for people.
+        /// One line for people on what the call did.
         summary: String,
     },
     /// A tool shows progress to people.
     ProgressMessage {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// The line.
+        /// One line, to be shown and forgotten.
         text: String,
     },
     /// A call was refused before it ran.
     ToolBlocked {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// The stage that refused.
+        /// The stage of the pipeline that refused it.
         stage: BlockStage,
-        /// Why.
+        /// The text that the model gets as well.
         reason: String,
     },
     /// The agent acts from now on, or plans.
     ModeChanged {
-        /// Which.
+        /// The mode from now on.
         mode: Mode,
     },
     /// A call was put into the plan instead of being run.
     PlanChangeQueued {
-        /// The call.
+        /// The call in the model's message.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// Its arguments.
+        /// What it runs with if the plan is approved.
         args: Value,
         /// Its number in the session's plan, from 1.
         change: u32,
@@ -179,53 +179,53 @@ pub enum AgentEvent {
     PlanResolved {
         /// Those that a run now carries out.
         approved: Vec<u32>,
-        /// Those that are off.
+        /// Those that have left the plan, and are not made.
         rejected: Vec<u32>,
     },
     /// An input filter rejected an input.
     InputRejected {
-        /// The input.
+        /// The input that will not enter the conversation.
         input_id: InputId,
-        /// Why.
+        /// The filter's words.
         reason: String,
     },
     /// A tool call waits for a yes.
     PermissionRequired {
-        /// The question.
+        /// An answer must name this.
         permission_id: PermissionId,
-        /// The call.
+        /// The call that waits for the answer.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         tool_name: String,
-        /// Its arguments.
+        /// What it would run with.
         args: Value,
-        /// What is asked.
+        /// What the call wants, how much harm it can do, and how long a yes may hold.
         #[serde(flatten)]
         question: Question,
     },
-    /// The question was answered.
+    /// The question was answered, by someone or because its time was up.
     PermissionResolved {
-        /// The question.
+        /// As in its `PermissionRequired`.
         permission_id: PermissionId,
-        /// The call.
+        /// The call that waited for the answer.
         tool_call_id: ToolCallId,
-        /// The answer.
+        /// A no has its reason.
         decision: PermissionDecision,
     },
     /// A model request goes out.
     ModelRequestStart {
         /// The message that will stream.
         message_id: MessageId,
-        /// The model.
+        /// The id of the model that is asked.
         model: Arc<str>,
         /// The attempt it starts with.
         attempt: u32,
     },
     /// An attempt failed and will be repeated.
     ProviderRetry {
-        /// The attempt that failed.
+        /// The number of the attempt that failed, from 0 within the turn.
         attempt: u32,
-        /// Why.
+        /// The failure that makes another attempt worthwhile.
         error: ProviderError,
         /// The pause before the next.
         delay_ms: u64,
@@ -233,32 +233,32 @@ pub enum AgentEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         falls_back_on: Option<Arc<str>>,
     },
-    /// A sub-agent starts.
+    /// A sub-agent starts, or goes on after a crash.
     SubAgentStart {
         /// The call that asks for it.
         tool_call_id: ToolCallId,
         /// The tool in that call.
         tool_name: String,
-        /// Its session.
+        /// The session whose events tell what it does.
         child_session_id: SessionId,
     },
-    /// A sub-agent ended.
+    /// A sub-agent ended, and its call has its result.
     SubAgentEnd {
         /// The call that asked for it.
         tool_call_id: ToolCallId,
-        /// Its session.
+        /// As in its `SubAgentStart`.
         child_session_id: SessionId,
-        /// Whether it failed.
+        /// Whether its call is answered with an error.
         is_error: bool,
     },
     /// The agent was folded from its journal: forget the open message.
     AgentRestarted {
-        /// Why it was needed.
+        /// What ended the agent before, for people.
         reason: String,
     },
     /// The agent waits to be resumed.
     Error {
-        /// Why.
+        /// What is wrong and what to do about it, for people.
         message: String,
     },
     /// This subscriber was too slow: fetch what lies between from the journal.

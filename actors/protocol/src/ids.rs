@@ -14,12 +14,12 @@ macro_rules! string_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as text.
+            /// The id as it is written and sent.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The same text, shared.
+            /// The id's text, without a copy.
             pub fn shared(&self) -> Arc<str> {
                 self.0.clone()
             }
@@ -185,12 +185,12 @@ impl SessionId {
         if fits && plain { Ok(Self(text.into())) } else { Err(InvalidSessionId(text)) }
     }
 
-    /// The id as text.
+    /// The id as it is written and sent.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same text, shared.
+    /// The id's text, without a copy.
     pub fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -230,9 +230,9 @@ pub struct Seq(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventId {
-    /// The journal entry.
+    /// The entry that it derives from; an event without an entry has the number of the one before it.
     pub seq: Seq,
-    /// The place within it.
+    /// Its place among the events with this number, from 0.
     pub k: u32,
 }
 
@@ -267,9 +267,9 @@ impl TryFrom<String> for EventId {
 /// A turn: the run it belongs to and its index there, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TurnId {
-    /// The run.
+    /// The run that it belongs to.
     pub loop_id: LoopId,
-    /// The turn within it.
+    /// From 0 within the run.
     pub turn_index: u32,
 }
 

@@ -12,21 +12,21 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Content {
-    /// Plain text.
+    /// Text, for the model or from it.
     Text {
-        /// The text.
+        /// May be empty; then no provider is sent it.
         text: String,
     },
-    /// An image.
+    /// An image, for models that take some.
     Image {
-        /// Base64 of its bytes.
+        /// The image's bytes in base64.
         data: String,
-        /// Such as `image/png`.
+        /// The image's type, such as `image/png`.
         mime_type: String,
     },
     /// The model's reasoning, replayed unchanged with its signature.
     Thinking {
-        /// The reasoning.
+        /// As the model wrote it, or the provider's summary of it.
         thinking: String,
         /// The provider's seal on it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub enum Content {
     ToolCall {
         /// Unique within the session.
         id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as the model wrote it.
         name: String,
         /// Its arguments. A string here means that the model's JSON did not parse: never run, answered with an error.
         arguments: Value,
@@ -44,25 +44,25 @@ pub enum Content {
 }
 
 impl Content {
-    /// A text block.
+    /// A block of plain text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 }
 
-/// Why the model stopped.
+/// Why the model's message ends where it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StopReason {
-    /// It was done.
+    /// The model was done.
     Stop,
     /// It ran into its output limit.
     Length,
-    /// It wants tools.
+    /// The model waits for the results of its calls.
     ToolUse,
-    /// The call failed.
+    /// The call failed: the message is kept for people, and no model sees it.
     Error,
-    /// The run was aborted.
+    /// The run was aborted: the message holds what had come.
     Aborted,
 }
 
@@ -70,26 +70,26 @@ pub enum StopReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "camelCase")]
 pub enum Message {
-    /// From the user.
+    /// From the user, or from whoever speaks in the user's place.
     User {
         /// Usually one text block.
         content: Vec<Content>,
-        /// Unix milliseconds.
+        /// When it was made, in unix milliseconds.
         timestamp: u64,
     },
-    /// From the model.
+    /// From the model: one whole response.
     Assistant {
         /// Text, thinking and tool calls.
         content: Vec<Content>,
-        /// Why it ended.
+        /// Whether it is complete, or why it is not.
         stop_reason: StopReason,
         /// The model that the provider says answered.
         model: Arc<str>,
-        /// The provider's name.
+        /// The service's name, as in the model's configuration.
         provider: Arc<str>,
-        /// What the call consumed.
+        /// What the call that gave it consumed.
         usage: Usage,
-        /// Unix milliseconds.
+        /// When it was complete, in unix milliseconds.
         timestamp: u64,
         /// The reason, when `stop_reason` is `error`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,26 +97,26 @@ pub enum Message {
     },
     /// The answer to one tool call.
     ToolResult {
-        /// The call.
+        /// The call in the message before it.
         tool_call_id: ToolCallId,
-        /// The tool.
+        /// The tool's name, as in the call.
         tool_name: String,
         /// What the model gets to see.
         content: Vec<Content>,
-        /// Whether it failed.
+        /// Whether `content` is an error's text.
         is_error: bool,
-        /// Unix milliseconds.
+        /// When the result came, in unix milliseconds.
         timestamp: u64,
     },
 }
 
 impl Message {
-    /// A user's text.
+    /// A user's message of one text block.
     pub fn user(text: impl Into<String>, timestamp: u64) -> Self {
         Self::User { content: vec![Content::text(text)], timestamp }
     }
 
-    /// Its blocks.
+    /// The blocks, whoever it is from.
     pub fn content(&self) -> &[Content] {
         match self {
             Self::User { content, .. } | Self::Assistant { content, .. } | Self::ToolResult { content, .. } => content,
@@ -169,10 +169,10 @@ impl Content {
 /// A message sent to models, with the turn it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlmMessage {
-    /// The message.
+    /// What providers are sent of it.
     #[serde(flatten)]
     pub message: Message,
-    /// The turn, where known.
+    /// The turn that brought it; `None` if it came from outside or was restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
 }
@@ -180,11 +180,11 @@ pub struct LlmMessage {
 /// An application's own note in the conversation; no model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtensionMessage {
-    /// Always `extension`.
+    /// Tells it from the other roles in JSON: always `extension`.
     pub role: ExtensionRole,
     /// The application's word for what it is.
     pub kind: String,
-    /// The application's data.
+    /// The application's data, kept as it is.
     pub data: Value,
 }
 
@@ -192,7 +192,7 @@ pub struct ExtensionMessage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ExtensionRole {
-    /// The only one.
+    /// Written `extension` in JSON.
     #[default]
     Extension,
 }
@@ -201,19 +201,19 @@ pub enum ExtensionRole {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AgentMessage {
-    /// Sent to models.
+    /// One that providers are sent.
     Llm(LlmMessage),
-    /// Kept for the application.
+    /// One that only the application reads.
     Extension(ExtensionMessage),
 }
 
 impl AgentMessage {
-    /// A user's text.
+    /// A user's message of one text block.
     pub fn user(text: impl Into<String>, timestamp: u64) -> Self {
         Message::user(text, timestamp).into()
     }
 
-    /// An application's note.
+    /// An application's note, which no model sees.
     pub fn extension(kind: impl Into<String>, data: Value) -> Self {
         Self::Extension(ExtensionMessage { role: ExtensionRole::Extension, kind: kind.into(), data })
     }
@@ -257,12 +257,12 @@ impl History {
         &self.0
     }
 
-    /// How many there are.
+    /// How many messages there are, extensions included.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no message at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

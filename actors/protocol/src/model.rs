@@ -14,19 +14,19 @@ use crate::secrets::Secret;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiProtocol {
-    /// Anthropic Messages.
+    /// The Messages API of Anthropic.
     AnthropicMessages,
     /// OpenAI chat completions, and everything compatible with it.
     OpenaiCompletions,
-    /// OpenAI Responses.
+    /// The Responses API of OpenAI.
     OpenaiResponses,
     /// Azure OpenAI: Responses under Azure's addresses and keys.
     AzureOpenai,
-    /// Google Gemini.
+    /// The Gemini API of Google.
     GoogleGenerativeAi,
-    /// Gemini on Google Vertex.
+    /// Gemini as Google Vertex offers it: other addresses, other credentials.
     GoogleVertex,
-    /// Amazon Bedrock ConverseStream.
+    /// The ConverseStream API of Amazon Bedrock.
     BedrockConverse,
     /// A script file or a script in code: deterministic, offline.
     Scripted,
@@ -38,16 +38,16 @@ pub enum ApiProtocol {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingLevel {
-    /// Not at all.
+    /// Not at all, where the model lets that be said.
     #[default]
     Off,
     /// As little as it can.
     Minimal,
-    /// A little.
+    /// A little: `low` where a service names its levels.
     Low,
-    /// Some.
+    /// As much as most work needs: `medium` where a service names its levels.
     Medium,
-    /// Much.
+    /// Much: `high` where a service names its levels.
     High,
 }
 
@@ -75,7 +75,7 @@ pub struct ModelConfig {
     pub name: Option<Arc<str>>,
     /// The service's name: `openai`, `scripted`, …
     pub provider: Arc<str>,
-    /// The wire protocol.
+    /// The protocol that the service is spoken to in.
     pub api: ApiProtocol,
     /// Where the service is, meaning what its vendor's own library means: with `/v1` for OpenAI and those like it, the
     /// host's root for Anthropic, Google and Bedrock.
@@ -84,7 +84,7 @@ pub struct ModelConfig {
     /// The script of a scripted model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<PathBuf>,
-    /// The key.
+    /// The key itself; `None` where the service needs none, or it was not found.
     #[serde(skip)]
     pub api_key: Option<Secret>,
     /// The environment variable that the key came from, so that it can be found again.
@@ -99,7 +99,7 @@ pub struct ModelConfig {
     /// The region of Bedrock or Vertex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The project of Vertex.
+    /// The Google Cloud project that Vertex is used in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     /// The `api-version` of Azure; without it, its `/openai/v1` addresses.
@@ -143,13 +143,13 @@ impl ModelConfig {
         }
     }
 
-    /// An Anthropic model.
+    /// An Anthropic model; its key is found again in `ANTHROPIC_API_KEY`.
     pub fn anthropic(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
         let key_variable = Some("ANTHROPIC_API_KEY".to_owned());
         Self { api_key: Some(api_key), key_variable, ..Self::new("anthropic", ApiProtocol::AnthropicMessages, id) }
     }
 
-    /// An OpenAI chat-completions model.
+    /// An OpenAI chat-completions model; its key is found again in `OPENAI_API_KEY`.
     pub fn openai(id: impl Into<Arc<str>>, api_key: Secret) -> Self {
         let key_variable = Some("OPENAI_API_KEY".to_owned());
         Self { api_key: Some(api_key), key_variable, ..Self::new("openai", ApiProtocol::OpenaiCompletions, id) }

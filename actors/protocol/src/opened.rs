@@ -26,15 +26,15 @@ pub struct Settings {
     /// The models to fall back on when a call fails for good, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<Arc<ModelConfig>>,
-    /// The system prompt.
+    /// The system prompt; empty is none.
     #[serde(default)]
     pub system_prompt: Arc<str>,
-    /// The tools by name.
+    /// The names of the tools it may use.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// Where tools work.
+    /// The working directory of its tools.
     pub cwd: PathBuf,
-    /// Whether tools ask.
+    /// What happens to calls that no rule speaks of.
     #[serde(default)]
     pub permission: PermissionMode,
     /// Rules that hold from the session's start, given to the agent that started it.
@@ -49,34 +49,34 @@ pub struct Settings {
     /// What their processes are kept in.
     #[serde(default)]
     pub sandbox: SandboxMode,
-    /// Caps on a run.
+    /// What ends a run that goes on for too long.
     #[serde(default)]
     pub limits: ExecutionLimits,
     /// How safe the journal is.
     #[serde(default)]
     pub durability: Durability,
-    /// The retry layer's numbers.
+    /// How often and when a failed model call is repeated.
     #[serde(default)]
     pub retry: RetryConfig,
-    /// Caching hints.
+    /// Which parts of the prompt the provider should cache.
     #[serde(default)]
     pub cache: CacheConfig,
-    /// Reasoning.
+    /// How much the model should reason before it answers.
     #[serde(default)]
     pub thinking_level: ThinkingLevel,
     /// The output limit; overrides the model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Sampling temperature.
+    /// Sampling temperature; `None` leaves it to the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
     /// How tool calls of one response are run.
     #[serde(default)]
     pub tool_execution: ToolExecutionStrategy,
-    /// How steering is delivered.
+    /// How many of the steers that wait enter at once.
     #[serde(default)]
     pub steering_mode: QueueMode,
-    /// How follow-ups are delivered.
+    /// How many of the follow-ups that wait enter at once.
     #[serde(default)]
     pub follow_up_mode: QueueMode,
     /// The `{config}` segment of loop ids, where chosen.
@@ -90,9 +90,9 @@ pub struct Settings {
 /// Where a sub-agent's session hangs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnRef {
-    /// The parent's session.
+    /// The session of the agent that asked for it.
     pub parent_session_id: SessionId,
-    /// The parent's run.
+    /// The run in which that agent asked for it.
     pub parent_loop_id: LoopId,
     /// The call that started it.
     pub tool_call_id: ToolCallId,
@@ -103,7 +103,7 @@ pub struct SpawnRef {
 /// The session whose conversation this one took over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Continues {
-    /// The earlier session.
+    /// The session that the conversation came from.
     pub session: SessionId,
     /// Its last entry before the change.
     pub entry: EntryId,
@@ -114,9 +114,9 @@ pub struct Continues {
 pub struct Opened {
     /// The format, [`FORMAT_VERSION`] when written by this build.
     pub version: u32,
-    /// The agent.
+    /// The same as in all other sessions of the agent.
     pub agent_id: AgentId,
-    /// The session.
+    /// The session that this journal is of.
     pub session_id: SessionId,
     /// How to go on; shared with the agent's state.
     pub settings: Arc<Settings>,
@@ -163,8 +163,8 @@ impl Opened {
 pub struct PlannedChange {
     /// Its number in the session's plan, from 1.
     pub change: u32,
-    /// The tool.
+    /// The tool's name, as the model wrote it.
     pub tool_name: String,
-    /// Its arguments.
+    /// What it runs with if the plan is approved.
     pub args: Arc<Value>,
 }

@@ -16,15 +16,15 @@ pub enum Level {
     /// None that anyone need be asked about.
     #[default]
     None,
-    /// It looks at things.
+    /// It looks at things and changes nothing.
     ReadOnly,
     /// It changes files beneath the working directory.
     Write,
-    /// It runs programs.
+    /// It runs programs, which can do what the sandbox lets them.
     Execute,
     /// It can destroy or give away what cannot be brought back.
     Dangerous,
-    /// It is never run.
+    /// It is never run, in whatever mode.
     Forbidden,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Level {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantScope {
-    /// For this call.
+    /// For this call and no other.
     #[default]
     Once,
     /// For calls like it, in this session.
@@ -64,11 +64,11 @@ impl GrantScope {
 /// What a mode does with a call that no rule speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// It runs.
+    /// It runs without a question.
     Run,
-    /// Someone is asked.
+    /// It runs after a yes.
     Ask,
-    /// It is refused.
+    /// It does not run, and nobody is asked.
     Refuse,
 }
 
@@ -102,7 +102,7 @@ pub enum Subject {
     Nothing,
     /// A file or folder, relative to the working directory.
     Path(String),
-    /// A command line.
+    /// A command line, as a shell would read it.
     Command(String),
 }
 
@@ -112,7 +112,7 @@ pub struct Restrictions {
     /// What is asked about in any mode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<String>,
-    /// What never runs.
+    /// What never runs, in any mode and after any yes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forbid: Vec<String>,
     /// The most that the sandbox of its tools grants.
@@ -121,7 +121,7 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
-    /// Whether there are none.
+    /// Whether nothing is restricted.
     pub fn is_empty(&self) -> bool {
         let Self { ask, forbid, sandbox } = self;
         ask.is_empty() && forbid.is_empty() && sandbox.is_empty()
@@ -131,7 +131,7 @@ impl Restrictions {
 /// What a policy says of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It may run.
+    /// It may run without a question.
     Allow {
         /// Who says so, for the record.
         by: Cow<'static, str>,
@@ -165,7 +165,7 @@ pub struct Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum PermissionDecision {
-    /// Do it, this once.
+    /// Do it, this once; the next call like it is asked about again.
     Allow,
     /// Do it, and what is like it in this session.
     AllowSession,
@@ -173,7 +173,7 @@ pub enum PermissionDecision {
     AllowAlways,
     /// Don't; the model is told why.
     Deny {
-        /// Why.
+        /// What the model is told.
         reason: String,
     },
 }
@@ -193,7 +193,7 @@ impl PermissionDecision {
 /// An answer as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PermissionAnswer {
-    /// What was decided.
+    /// A yes with its scope, or a no with its reason.
     pub decision: PermissionDecision,
     /// The rules that hold from here on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -9,11 +9,11 @@ use crate::ids::EntryId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
-    /// Before the first message.
+    /// Before the first message: nothing was said.
     Start,
     /// After what this entry brought.
     After {
-        /// The entry.
+        /// The last entry whose messages come before the point.
         entry: EntryId,
         /// After so many of its messages, for an entry that brought a conversation: after all of them for `None`.
         #[serde(default, skip_serializing_if = "Option::is_none")]

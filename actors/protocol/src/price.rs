@@ -44,16 +44,16 @@ impl Prices {
     }
 }
 
-/// An amount of money.
+/// An amount of money, never negative and never rounded down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cost {
-    /// Thousand-millionths of a dollar.
+    /// In thousand-millionths of a dollar.
     pub nano_dollars: u64,
 }
 
 impl Cost {
-    /// Nothing.
+    /// The cost of no tokens; not of an unknown number.
     pub const ZERO: Self = Self { nano_dollars: 0 };
 
     /// In dollars, for people.

@@ -21,7 +21,7 @@ pub enum ContinuationKind {
         /// When it was asked for.
         tag: String,
     },
-    /// Explores another path.
+    /// Goes on from an earlier entry, on another path.
     Branch {
         /// When it was asked for.
         tag: String,
@@ -33,47 +33,47 @@ pub enum ContinuationKind {
     Compaction,
     /// Carries out changes that were planned and approved.
     Plan {
-        /// Their numbers, in order.
+        /// Their numbers in the plan, in its order.
         changes: Vec<u32>,
     },
 }
 
-/// What caused a turn.
+/// What a turn answers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TurnTrigger {
-    /// A user's prompt.
+    /// A prompt, from a user or a program.
     User,
-    /// A parent agent's task.
+    /// The task that a parent agent gave.
     SubAgent,
     /// Tool results, steering, a follow-up or a continued run.
     Continuation,
-    /// A branch.
+    /// The first turn of a run on another path.
     Branch,
 }
 
-/// How a run ended.
+/// Whether a run has an answer, or why it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The model was done.
+    /// The model was done, and nothing kept it from stopping.
     Stop,
     /// The model ran into its output limit.
     Length,
     /// The provider failed for good.
     Error {
-        /// The provider's reason.
+        /// The text of the last failure.
         message: String,
     },
-    /// Someone aborted it.
+    /// Someone asked for its end.
     Aborted,
     /// An execution limit stopped it.
     Limit {
-        /// Which.
+        /// The limit and its value.
         limit: LimitHit,
     },
     /// An input filter rejected the prompt.
     Rejected {
-        /// Why.
+        /// The filter's words.
         reason: String,
     },
     /// A hook said no: `before_loop` or `before_turn`.
@@ -112,18 +112,18 @@ impl std::fmt::Display for Outcome {
 /// What a run was configured with, for its record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopConfigSnapshot {
-    /// The model's id.
+    /// The model's id, as the service knows it.
     pub model: Arc<str>,
-    /// The service.
+    /// The service's name, as in the model's configuration.
     pub provider: Arc<str>,
     /// The `{config}` segment of the loop id.
     pub config_id: String,
     /// The model's name for people, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The wire protocol.
+    /// The protocol that the service is spoken to in.
     pub api: ApiProtocol,
-    /// Where the service is.
+    /// Where the service is; `None` is the protocol's own address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// The context window, where known.
@@ -137,7 +137,7 @@ pub struct LoopConfigSnapshot {
     pub reasoning: Option<bool>,
     /// How much it was asked to.
     pub thinking_level: ThinkingLevel,
-    /// Sampling temperature, where set.
+    /// Sampling temperature; `None` leaves it to the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f32>,
 }

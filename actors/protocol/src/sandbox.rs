@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxMode {
-    /// None.
+    /// None: processes can do what the user can.
     Off,
     /// What works here: Landlock and seccomp, else bubblewrap, else none, which results say.
     #[default]
@@ -36,7 +36,7 @@ impl SandboxMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// They may not.
+    /// They may not use the network.
     #[default]
     Denied,
     /// They may, and local sockets too: those of a container engine or a key agent, if files let them.
@@ -46,7 +46,7 @@ pub enum Network {
 /// The most that a session's tools get of what a house grants; what is not said is as the house has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxBounds {
-    /// The network.
+    /// Whether there is a network at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// Processes of a call at once.
@@ -61,7 +61,7 @@ pub struct SandboxBounds {
 }
 
 impl SandboxBounds {
-    /// Whether there are none.
+    /// Whether nothing is bounded.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -44,7 +44,7 @@ const AT_ONCE: usize = 64;
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Wraps a secret.
+    /// From here on the value is only seen by whoever calls [`Secret::expose`].
     pub fn new(value: impl Into<Arc<str>>) -> Self {
         Self(value.into())
     }
@@ -145,7 +145,7 @@ impl Secrets {
         Self(Some(Arc::new(Set { finder, filters, stand_ins, patterns, longest })))
     }
 
-    /// Whether nothing is known.
+    /// Whether no secret is known, so that every text is clean.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

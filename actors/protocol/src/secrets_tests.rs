@@ -126,7 +126,7 @@ fn f52_a_vault_publishes_what_it_learns_and_forgets_only_what_passes() {
     let before = vault.secrets();
     vault.learn_all([("LASTING", Secret::new(VALUE))]);
     assert_eq!((before.is_empty(), &*vault.secrets().redact(VALUE)), (true, "[secret:LASTING]"));
-    // The first name counts.
+    // The same value under another name: the first name counts.
     vault.learn("other", &Secret::new(VALUE));
     assert_eq!(vault.secrets().redact(VALUE), "[secret:LASTING]");
     for number in 0..=REMEMBERED {

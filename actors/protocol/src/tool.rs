@@ -16,7 +16,7 @@ use crate::message::Content;
 pub struct ToolDefinition {
     /// The name in tool calls.
     pub name: String,
-    /// When to use it.
+    /// What it does and when to use it, for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
@@ -30,12 +30,12 @@ pub enum EffectClass {
     Read,
     /// Doing it twice is doing it once, under this key: run again.
     Idempotent {
-        /// The key.
+        /// What the tool, or its service, knows a repetition by.
         key: String,
     },
     /// Can find out whether it happened: run again with `reconcile` set.
     Reconcilable {
-        /// What to look for.
+        /// What the tool looks for to find out; its own words.
         probe: String,
     },
     /// Not to be repeated: the model is told that the outcome is unknown.
@@ -47,10 +47,10 @@ pub enum EffectClass {
     },
 }
 
-/// What a tool gave.
+/// What a tool gave for a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// For the model.
+    /// What the model gets to see.
     pub content: Vec<Content>,
     /// For programs: exit codes and the like; no model sees it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -70,7 +70,7 @@ impl ToolResult {
 /// Why a tool gave nothing. The text goes to the model, so it says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// It failed.
+    /// It failed, for the reason given here.
     #[error("{0}")]
     Failed(String),
     /// There is no such tool.
@@ -79,7 +79,7 @@ pub enum ToolError {
     /// The arguments don't fit its schema.
     #[error("invalid arguments: {0}")]
     InvalidArgs(String),
-    /// It was cancelled.
+    /// It was told to stop, and did.
     #[error("cancelled")]
     Cancelled,
     /// It took too long and was ended.
@@ -91,15 +91,15 @@ pub enum ToolError {
          try again later, or use a tool that does without"
     )]
     NoThread {
-        /// How many there are.
+        /// How many the house has for them.
         threads: usize,
     },
-    /// Its code panicked.
+    /// Its code panicked, with this message.
     #[error("the tool crashed: {0}")]
     Panicked(String),
 }
 
-/// Takes a partial result.
+/// Shows a partial result: all of the result so far.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
 /// Takes a line of progress for people.
 pub type ProgressFn = Arc<dyn Fn(String) + Send + Sync>;
@@ -107,13 +107,13 @@ pub type ProgressFn = Arc<dyn Fn(String) + Send + Sync>;
 /// What a running tool has at hand.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The call.
+    /// The call that it answers.
     pub tool_call_id: ToolCallId,
     /// The tool's name in it.
     pub tool_name: String,
     /// The session it runs for.
     pub session_id: SessionId,
-    /// Where relative paths start.
+    /// The working directory: relative paths start here.
     pub cwd: PathBuf,
     /// The effect class it was started under, with its key.
     pub effect: EffectClass,
@@ -121,9 +121,9 @@ pub struct ToolContext {
     pub reconcile: bool,
     /// Asks the tool to stop.
     pub cancel: Cancel,
-    /// Shows a partial result.
+    /// Shows a partial result; `None` when nobody looks.
     pub on_update: Option<ToolUpdateFn>,
-    /// Shows progress.
+    /// Shows a line of progress; `None` when nobody looks.
     pub on_progress: Option<ProgressFn>,
 }
 
@@ -162,29 +162,29 @@ impl fmt::Debug for ToolContext {
 pub enum ToolReport {
     /// A partial result; at most one per call is on its way.
     Updated {
-        /// The call.
+        /// The call that it is about.
         call: ToolCallId,
-        /// The result so far.
+        /// All of the result so far, not only what is new.
         partial: ToolResult,
         /// Given back when it has been taken.
         credit: Credit,
     },
     /// A line for people; at most one per call is on its way.
     Progress {
-        /// The call.
+        /// The call that it is about.
         call: ToolCallId,
-        /// The line.
+        /// One line, to be shown and forgotten.
         text: String,
         /// Given back when it has been taken.
         credit: Credit,
     },
     /// The call is over: nothing of it runs any more.
     Finished {
-        /// The call.
+        /// The call that it answers.
         call: ToolCallId,
-        /// What it gave.
+        /// An error's text answers the call as well.
         result: Result<ToolResult, ToolError>,
-        /// How long it ran.
+        /// How long the tool ran, in milliseconds.
         duration_ms: u64,
     },
 }

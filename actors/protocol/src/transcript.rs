@@ -14,13 +14,13 @@ pub enum TranscriptError {
     /// It does not start with the user.
     #[error("message {0} opens the conversation but is not the user's")]
     OpensWithoutUser(usize),
-    /// A message holds nothing.
+    /// A message holds nothing that a provider takes.
     #[error("message {0} is empty: leave it out")]
     EmptyMessage(usize),
     /// A call has no answer.
     #[error("tool call `{call}` of message {at} has no result before message {before}")]
     Unanswered {
-        /// The call.
+        /// The call's id in its message.
         call: ToolCallId,
         /// The message it is in.
         at: usize,
@@ -30,25 +30,25 @@ pub enum TranscriptError {
     /// An answer has no call.
     #[error("message {at} answers tool call `{call}`, which is not open")]
     Unasked {
-        /// The call.
+        /// The call that the result names.
         call: ToolCallId,
-        /// The message.
+        /// The number of the result's message.
         at: usize,
     },
     /// Two calls of one message share an id.
     #[error("message {at} uses the tool call id `{call}` twice")]
     DuplicateCall {
-        /// The id.
+        /// The id that two calls share.
         call: ToolCallId,
-        /// The message.
+        /// The number of their message.
         at: usize,
     },
     /// A call's arguments are not an object.
     #[error("tool call `{call}` of message {at} has arguments that are no JSON object")]
     BadArguments {
-        /// The call.
+        /// The call's id in its message.
         call: ToolCallId,
-        /// The message.
+        /// The number of its message.
         at: usize,
     },
     /// It ends with the model's own message.

@@ -16,16 +16,16 @@ use serde_json::Value;
 pub enum Vetting {
     /// It can be run, if the policy lets it.
     Ready {
-        /// What a crash means.
+        /// What a crash after its start means for it.
         effect: EffectClass,
         /// How much harm it can do.
         level: Level,
-        /// What the policy says.
+        /// What the house's rules and the agent's mode say of it.
         ruling: Ruling,
     },
-    /// It cannot.
+    /// It cannot be run, whatever the policy says.
     Blocked {
-        /// The stage that refuses.
+        /// The stage of the pipeline that refuses it.
         stage: BlockStage,
         /// Why; the model gets this.
         reason: String,
@@ -35,7 +35,7 @@ pub enum Vetting {
 /// What an agent may do as far as its journal tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Authority<'a> {
-    /// The session.
+    /// The session that the agent is in.
     pub session: &'a SessionId,
     /// The run that makes the call.
     pub run: &'a LoopId,
@@ -45,17 +45,18 @@ pub struct Authority<'a> {
     pub grants: &'a [String],
     /// Rules that the session brings with it.
     pub restrictions: &'a Restrictions,
-    /// Where relative paths start.
+    /// The working directory: relative paths start here.
     pub cwd: &'a Path,
 }
 
 /// The tools as the machine sees them: pure questions, no running.
 pub trait Catalog: Send + Sync {
-    /// The tools on offer.
+    /// What is sent to the model as its tools.
     fn definitions(&self) -> Arc<[ToolDefinition]>;
-    /// What a call is.
+    /// Whether a call can be run at all, and what the policy says of it. Asked again before a call that was granted or
+    /// interrupted goes on.
     fn vet(&self, authority: Authority<'_>, call: &ToolCallId, name: &str, args: &Value) -> Vetting;
-    /// What a call touches.
+    /// What a call touches, so that calls which touch the same things run one after the other.
     fn access(&self, name: &str, args: &Value) -> Access;
     /// One line on what a call did, for people.
     fn summary(&self, name: &str, args: &Value, result: &Result<ToolResult, ToolError>) -> String;

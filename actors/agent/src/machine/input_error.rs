@@ -12,13 +12,13 @@ pub enum InputError {
     /// Too much waits for this agent.
     #[error("too many inputs wait for this agent: try again later")]
     Busy,
-    /// Nothing was said.
+    /// It has no user message with text or an image.
     #[error("there is nothing in this input for a model: give it a user message with text or an image")]
     Empty,
     /// Something other than a user's message was given.
     #[error("only user messages and extensions can be given as input")]
     NotFromUser,
-    /// The conversation rests.
+    /// The last message is the model's, so there is nothing to answer.
     #[error("the conversation ends with the model's message, so there is nothing to continue: send a prompt instead")]
     NothingToContinue,
     /// There is no run to repeat.
@@ -36,7 +36,7 @@ pub enum InputError {
     /// The plan has no such change.
     #[error("the plan has no change {0}: look at the plan for its numbers")]
     UnknownChange(u32),
-    /// The plan is empty.
+    /// There is no change to approve or reject.
     #[error("nothing is planned: there is nothing to approve or reject")]
     NothingPlanned,
     /// The directory cannot change under a plan.
@@ -55,7 +55,7 @@ pub enum InputError {
     OutcomeUnknown {
         /// The id to repeat it under.
         input_id: InputId,
-        /// Why.
+        /// Which failure made it unknown.
         reason: String,
     },
     /// Nobody knows of such a run any more.

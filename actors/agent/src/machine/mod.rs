@@ -55,7 +55,7 @@ const MOST_RESTARTS: u32 = 10;
 /// The time, passed in: the machine has no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Unix milliseconds, for people.
+    /// Unix milliseconds, for people and the journal.
     pub wall: u64,
     /// A clock that never goes back, for deadlines.
     pub mono: Duration,
@@ -83,17 +83,17 @@ pub(crate) fn overdue() -> PermissionDecision {
 /// What the machine works with that is not in the journal: code and keys.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The tools.
+    /// The agent's tools, as the machine asks about them.
     pub catalog: Arc<dyn Catalog>,
     /// The model, with its key.
     pub model: Arc<ModelConfig>,
     /// The models to fall back on, with theirs.
     pub fallbacks: Vec<Arc<ModelConfig>>,
-    /// The hooks there are.
+    /// The points at which a hook is to be asked.
     pub hooks: HookSet,
     /// Those of them that may take longer.
     pub slow_hooks: SlowHooks,
-    /// Who answers questions.
+    /// Who is asked for permission, and how long they have.
     pub approver: Approver,
 }
 
@@ -256,7 +256,7 @@ impl Machine {
             Report::CommitFailed { batch, error, fate } => self.commit_failed(batch, &error, fate),
             Report::WriterLost => self.send_again(),
             Report::ConnectionLost { reason } => self.connection_lost(reason),
-            Report::ExecutorLost { reason: _ } => self.executor_lost(),
+            Report::ExecutorLost => self.executor_lost(),
             Report::Timer { timer } => self.timer(timer),
         }
         self.finish_input()
@@ -326,7 +326,7 @@ impl Machine {
 /// Entries that are no journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    /// There are none.
+    /// There is no entry at all.
     #[error("the journal is empty")]
     Empty,
     /// The first one does not say what the session is.

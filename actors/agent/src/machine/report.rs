@@ -8,103 +8,67 @@ use crate::machine::{HookId, Timer, Verdict};
 /// What happened, as an actor tells it. A report is believed: a forged one could release effects before they are
 /// durable. So the type has no name outside of this crate.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "beside what is said, the names and types of its fields say it")]
 pub enum Report {
-    /// Pieces of a response.
-    Delta {
-        /// The call.
-        call: CallId,
-        /// The attempt.
-        attempt: u32,
-        /// What came.
-        deltas: Vec<StreamDelta>,
-    },
+    /// Pieces of the response that streams.
+    Delta { call: CallId, attempt: u32, deltas: Vec<StreamDelta> },
     /// An attempt failed and will be repeated.
     Retrying {
-        /// The call.
         call: CallId,
-        /// The attempt that failed.
+        /// The attempt that failed, from 0 within the turn.
         attempt: u32,
-        /// Why.
         error: ProviderError,
         /// The pause before the next.
         delay_ms: u64,
     },
-    /// The whole response.
+    /// The response is complete.
     Responded {
-        /// The call.
         call: CallId,
-        /// The attempt.
         attempt: u32,
-        /// An assistant message.
+        /// An assistant message; any other counts as a failed call.
         message: Message,
     },
-    /// The call failed.
+    /// The call failed and is not repeated.
     CallFailed {
-        /// The call.
         call: CallId,
-        /// The last attempt.
+        /// The last one that was made.
         attempt: u32,
-        /// Why.
         error: ProviderError,
     },
-    /// A hook answered.
-    HookDone {
-        /// Which.
-        hook: HookId,
-        /// What it said.
-        verdict: Verdict,
-    },
+    /// A hook answered, or failed: then the verdict says what that means at its point.
+    HookDone { hook: HookId, verdict: Verdict },
     /// A tool shows a partial result.
     ToolUpdated {
-        /// The call.
         call: ToolCallId,
-        /// The result so far.
+        /// All of the result so far, not only what is new.
         partial: ToolResult,
     },
-    /// A tool shows progress.
-    ToolProgress {
-        /// The call.
-        call: ToolCallId,
-        /// The line.
-        text: String,
-    },
+    /// A tool has a line on its progress for people.
+    ToolProgress { call: ToolCallId, text: String },
     /// A tool is done and nothing of it runs any more.
-    ToolFinished {
-        /// The call.
-        call: ToolCallId,
-        /// What it gave.
-        result: Result<ToolResult, ToolError>,
-        /// How long it ran.
-        duration_ms: u64,
-    },
-    /// A sub-agent is done.
+    ToolFinished { call: ToolCallId, result: Result<ToolResult, ToolError>, duration_ms: u64 },
+    /// A sub-agent is done, and what it gave answers the call that asked for it.
     ChildEnded {
         /// The call that asked for it.
         call: ToolCallId,
-        /// What it gave.
         result: Result<ToolResult, ToolError>,
-        /// How long it ran.
         duration_ms: u64,
     },
     /// A sub-agent tells what it does.
     ChildIs {
         /// The call that asked for it.
         call: ToolCallId,
-        /// What.
         doing: Doing,
     },
-    /// A batch is durable.
+    /// A batch is as durable as its class asks.
     Committed {
-        /// Which.
         batch: u64,
         /// The number of each entry.
         seqs: Vec<Seq>,
     },
     /// A batch is not durable and will not be.
     CommitFailed {
-        /// Which.
         batch: u64,
-        /// Why.
         error: String,
         /// Whether it may be in the journal all the same.
         fate: Fate,
@@ -113,25 +77,19 @@ pub enum Report {
     WriterLost,
     /// The connection died, and the open call with it.
     ConnectionLost {
-        /// How.
+        /// For the attempt that is journaled as failed.
         reason: String,
     },
     /// The executor died, and the running tools with it.
-    ExecutorLost {
-        /// How.
-        reason: String,
-    },
-    /// Time is up.
-    Timer {
-        /// For what.
-        timer: Timer,
-    },
+    ExecutorLost,
+    /// A timer that was armed has run out.
+    Timer { timer: Timer },
 }
 
 /// What an agent in a run does, as whoever waits for it should know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
-    /// Something goes on.
+    /// A model, a tool or a hook is at work, or is about to be.
     #[default]
     AtWork,
     /// Nothing goes on, here or in any of its sub-agents, until a person answers.

@@ -542,7 +542,7 @@ pub fn variant(input: &Input) -> &'static str {
             Report::CommitFailed { .. } => "CommitFailed",
             Report::WriterLost => "WriterLost",
             Report::ConnectionLost { .. } => "ConnectionLost",
-            Report::ExecutorLost { .. } => "ExecutorLost",
+            Report::ExecutorLost => "ExecutorLost",
             Report::Timer { .. } => "Timer",
         },
     }

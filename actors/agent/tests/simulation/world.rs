@@ -163,7 +163,7 @@ impl World {
             85..=88 => self.timer(machine),
             89..=90 => self.send(machine, Report::WriterLost),
             91..=92 => self.send(machine, Report::ConnectionLost { reason: "gone".into() }),
-            93 => self.send(machine, Report::ExecutorLost { reason: "gone".into() }),
+            93 => self.send(machine, Report::ExecutorLost),
             94..=95 => self.crash(machine),
             96..=97 => self.commit_failed(machine),
             _ => self.stale(machine),
@@ -199,7 +199,7 @@ impl World {
             }
             Input::Report(Report::WriterLost) => self.lose_queue(),
             Input::Report(Report::ConnectionLost { .. }) => self.calls.clear(),
-            Input::Report(Report::ExecutorLost { .. }) => self.tools.retain(|_, kind| *kind == Kind::Child),
+            Input::Report(Report::ExecutorLost) => self.tools.retain(|_, kind| *kind == Kind::Child),
             Input::Report(Report::Timer { timer }) => self.timers.retain(|armed| armed != timer),
             Input::Report(_) => {}
         }

@@ -14,25 +14,25 @@ pub struct HookId(pub u64);
 /// A hook's point, without its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookPoint {
-    /// Before a run.
+    /// Before a run begins: it can be refused.
     BeforeLoop,
-    /// After a run.
+    /// After a run has ended and was reported.
     AfterLoop,
-    /// Before a turn.
+    /// Before a turn begins: the run can be ended.
     BeforeTurn,
-    /// After a turn.
+    /// After a turn has ended.
     AfterTurn,
-    /// Before a tool.
+    /// Before a tool starts: the call can be blocked, changed or asked about.
     BeforeTool,
-    /// After a tool.
+    /// After a tool has its result: something can be added to it.
     AfterTool,
     /// Before a partial result is shown.
     BeforeUpdate,
     /// After a partial result was shown.
     AfterUpdate,
-    /// When the provider failed.
+    /// When a call failed for good: the run ends with the failure.
     OnError,
-    /// When input is taken.
+    /// Before an input enters the conversation: it can be rejected or get a warning.
     Filter,
     /// When a run would stop.
     Stop,
@@ -45,7 +45,7 @@ pub enum HookPoint {
 /// How a session came to its first prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionSource {
-    /// It is new.
+    /// It was opened by this agent.
     Startup,
     /// It was folded from its journal.
     Resume,
@@ -66,12 +66,12 @@ impl SessionSource {
 pub struct HookSet(u16);
 
 impl HookSet {
-    /// With one more.
+    /// The same hooks and this one.
     pub fn with(self, point: HookPoint) -> Self {
         Self(self.0 | 1 << point as u16)
     }
 
-    /// Whether it is there.
+    /// Whether there is a hook at this point.
     pub fn has(self, point: HookPoint) -> bool {
         self.0 & (1 << point as u16) != 0
     }
@@ -80,9 +80,9 @@ impl HookSet {
 /// The hooks that may take longer than others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowHooks {
-    /// Which.
+    /// The points whose hooks may take longer.
     pub points: HookSet,
-    /// How much longer.
+    /// How many seconds more each of them may take.
     pub seconds: u16,
 }
 
@@ -91,85 +91,85 @@ pub struct SlowHooks {
 pub enum HookCall {
     /// The conversation and how many runs came before.
     BeforeLoop {
-        /// The conversation.
+        /// With the prompt that starts the run.
         history: History,
-        /// From 0.
+        /// How many runs the session had before.
         loop_index: u32,
     },
     /// What the run amounts to.
     AfterLoop {
-        /// The run.
+        /// What the run added, consumed and ended with.
         report: Arc<RunReport>,
     },
     /// The conversation and the turn's number.
     BeforeTurn {
-        /// The conversation.
+        /// Up to the turn, without the inputs that enter with it.
         history: History,
-        /// From 0.
+        /// The turn's number, from 0 within the run.
         turn_index: u32,
     },
     /// The conversation and what the turn consumed.
     AfterTurn {
-        /// The conversation.
+        /// With the turn's message and results.
         history: History,
         /// What the turn's call consumed.
         usage: Usage,
     },
-    /// The call.
+    /// A call that may run, unless the hook objects.
     BeforeTool {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The call.
+        /// The model's id for the call.
         call: ToolCallId,
-        /// Its arguments.
+        /// What it would run with.
         args: Arc<Value>,
     },
     /// The call and how it went.
     AfterTool {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The call.
+        /// The model's id for the call.
         call: ToolCallId,
         /// The arguments it ran with.
         args: Arc<Value>,
         /// Its result, as the model gets it.
         result: Arc<AgentMessage>,
-        /// Whether it failed.
+        /// Whether the result is an error: the tool failed, or was stopped.
         is_error: bool,
     },
     /// The call and the text so far.
     BeforeUpdate {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The call.
+        /// The model's id for the call.
         call: ToolCallId,
-        /// The text.
+        /// The text blocks of the partial result, joined.
         text: String,
     },
     /// The call and the text that was shown.
     AfterUpdate {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The call.
+        /// The model's id for the call.
         call: ToolCallId,
-        /// The text.
+        /// The text blocks of the partial result, joined.
         text: String,
     },
-    /// What failed.
+    /// A model call that failed for good.
     OnError {
-        /// The provider's reason.
+        /// The error's text, as the run's outcome will have it.
         message: String,
     },
     /// Inputs to look at, each with its messages.
     Filter {
-        /// One per input.
+        /// Each input with its messages, in order; the verdicts must be as many.
         inputs: Vec<Vec<Arc<AgentMessage>>>,
     },
     /// The conversation, and how often in a row the run was not let stop.
     Stop {
-        /// The conversation.
+        /// With the model's last message.
         history: History,
-        /// From 0.
+        /// Counted from 0, and anew when somebody else says something.
         refusals: u32,
     },
     /// How the session came here.
@@ -177,13 +177,13 @@ pub enum HookCall {
         /// New, or from its journal.
         source: SessionSource,
     },
-    /// A call to judge.
+    /// A call that the house's rules would let run or ask about.
     Policy {
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The call.
+        /// The model's id for the call.
         call: ToolCallId,
-        /// Its arguments.
+        /// What it would run with.
         args: Arc<Value>,
         /// How much harm it can do.
         level: Level,
@@ -193,7 +193,7 @@ pub enum HookCall {
 }
 
 impl HookCall {
-    /// Its point.
+    /// The point that it belongs to.
     pub fn point(&self) -> HookPoint {
         match self {
             Self::BeforeLoop { .. } => HookPoint::BeforeLoop,

@@ -9,13 +9,13 @@ use crate::machine::{AfterTool, BeforeTool, HookCall, HookPoint, Machine};
 
 /// What becomes of a call that is past its approval.
 pub(in crate::machine) enum StartDecision {
-    /// It starts.
+    /// It starts now.
     Start,
-    /// It does not run.
+    /// It does not run, and the model gets this reason.
     Block(String),
     /// It runs after a yes to this.
     Ask(String),
-    /// That is seen later.
+    /// The hook must be asked first, or its answer sends the call back to an earlier stage.
     Later,
 }
 
@@ -32,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// Asks `before_tool_execution`.
+    /// Asks `before_tool_execution`; the call waits for its answer.
     pub(in crate::machine) fn ask_before_tool(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
         self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Hooking { effect, passage }));
         let call = HookCall::BeforeTool { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };

@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use crate::machine::HookPoint;
 
-/// What a hook said.
+/// A hook's answer, under the name of its point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Before a run, a turn, or the showing of a partial result.
     Permit(Permit),
     /// Of what only follows: after a run, a turn, or the showing of a partial result, and when a provider failed.
     Noted,
-    /// Before a tool.
+    /// Of a call that is about to start.
     BeforeTool(BeforeTool),
-    /// After a tool.
+    /// Of a call that has its result.
     AfterTool(AfterTool),
-    /// Of inputs.
+    /// Of each input that it was given.
     Filter(Filtered),
     /// Of a call, by the agent's own policy.
     Policy(Ruling),
@@ -28,14 +28,14 @@ pub enum Verdict {
     SessionStart(SessionStart),
 }
 
-/// Yes or no.
+/// Whether what is about to happen may happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Go on.
+    /// It happens, as far as this hook is concerned.
     Yes,
-    /// Don't.
+    /// It does not happen.
     No {
-        /// Why.
+        /// For people: the outcome of a run that may not begin or go on has it.
         reason: String,
     },
 }
@@ -43,28 +43,28 @@ pub enum Permit {
 /// What becomes of a call that is about to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BeforeTool {
-    /// It runs.
+    /// It runs as it is.
     Run,
-    /// It does not run.
+    /// It does not run, and the run goes on.
     Block {
         /// Why; the model gets this.
         reason: String,
     },
     /// It runs after a yes to this.
     Ask {
-        /// What for.
+        /// What the person is told who is asked.
         reason: String,
         /// The arguments to run it with, if they are others.
         args: Option<Arc<Value>>,
     },
     /// It runs with these arguments, if it may.
     Amend {
-        /// All of them.
+        /// All arguments, those that stay the same included.
         args: Arc<Value>,
     },
     /// It does not run, and the run ends.
     Halt {
-        /// Why.
+        /// Why; the run's outcome has it, and the model gets it.
         reason: String,
     },
 }
@@ -72,16 +72,16 @@ pub enum BeforeTool {
 /// What follows from a call that ran. It cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterTool {
-    /// Nothing.
+    /// The result stays as it is.
     Done,
     /// The model is told this with the result.
     Say {
-        /// What.
+        /// Added to the result for the model, after its own content.
         text: String,
     },
-    /// The run ends.
+    /// The run ends: no further tool starts, and no further turn.
     Halt {
-        /// Why.
+        /// Why; the run's outcome has it.
         reason: String,
     },
 }
@@ -95,7 +95,7 @@ pub enum Filtered {
     Each(Vec<FilterVerdict>),
     /// None of them is taken.
     RejectAll {
-        /// Why.
+        /// Why; observers get it, and of a prompt the run's outcome.
         reason: String,
     },
 }
@@ -107,14 +107,14 @@ pub enum FilterVerdict {
     Pass,
     /// Take it, with this appended to its last user message.
     Warn(String),
-    /// Don't take it.
+    /// Don't take it, for this reason.
     Reject(String),
 }
 
 /// Whether a run that is done may stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MayStop {
-    /// It stops.
+    /// It stops, and its answer counts.
     Yes,
     /// It goes on, with this as a user's message.
     GoOn {
@@ -123,24 +123,24 @@ pub enum MayStop {
     },
     /// It ends without an answer.
     Halt {
-        /// Why.
+        /// Why; the run's outcome has it.
         reason: String,
     },
 }
 
-/// How a session starts.
+/// What a hook says before the first prompt of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionStart {
     /// With its first prompt as it is.
     Plain,
     /// With this added to its first prompt.
     Say {
-        /// What.
+        /// Appended to the prompt's last user message.
         text: String,
     },
     /// Not at all: the run ends.
     Halt {
-        /// Why.
+        /// Why; the run's outcome has it.
         reason: String,
     },
 }

@@ -32,7 +32,7 @@ impl Durable {
         }
     }
 
-    /// Takes one entry in.
+    /// Takes in the next entry of the chain.
     pub fn apply(&mut self, entry: &Entry) {
         self.count_entry(&entry.id);
         self.tail = Some(entry.id.clone());

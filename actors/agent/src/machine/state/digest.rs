@@ -17,7 +17,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Takes a message in.
+    /// Takes in the next message of the conversation.
     pub fn add(&mut self, message: &AgentMessage) {
         match message.llm() {
             // What tools give may be long: it is taken as it is.

@@ -18,11 +18,11 @@ use crate::machine::RunReport;
 /// The fold of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Durable {
-    /// The agent.
+    /// The same over all sessions of the agent.
     pub agent_id: AgentId,
-    /// The session.
+    /// Changes when the agent goes on in another session.
     pub session_id: SessionId,
-    /// How it runs.
+    /// As of the last change: model, prompt, limits, permissions.
     pub settings: Arc<Settings>,
     /// Its parent, for a sub-agent.
     pub spawned_by: Option<Arc<SpawnRef>>,
@@ -30,15 +30,15 @@ pub struct Durable {
     pub journaled: bool,
     /// The number of the next entry: how many there are, lost ones included.
     pub entries: u64,
-    /// The last of them.
+    /// The entry that the next one names as its parent; `None` before the first.
     pub tail: Option<EntryId>,
-    /// The conversation.
+    /// The conversation, without the open turn's results: these come when the turn ends.
     pub record: Record,
     /// A digest of the conversation, kept up message by message.
     pub digest: Digest,
-    /// Steering that waits.
+    /// Steering that no turn has taken yet, oldest first.
     pub steering: VecDeque<QueuedInput>,
-    /// Follow-ups that wait.
+    /// Follow-ups that no turn has taken yet, oldest first.
     pub follow_ups: VecDeque<QueuedInput>,
     /// An accepted prompt or continuation whose run has not begun.
     pub pending: Option<Box<Pending>>,
@@ -48,13 +48,13 @@ pub struct Durable {
     pub run: Option<Box<Run>>,
     /// An ended run whose `after_loop` is still due.
     pub closing: Option<Arc<RunReport>>,
-    /// Inputs the journal has.
+    /// Commands that the journal has, so that one that is repeated is not taken twice.
     pub seen: RecentInputs,
-    /// The latest ended runs.
+    /// The latest runs that ended, oldest first and a bounded number, for those who ask late.
     pub ended: VecDeque<Arc<RunReport>>,
     /// Runs so far, by configuration: few have more than one.
     pub loop_counters: Vec<(Box<str>, u32)>,
-    /// The latest run.
+    /// The run that began last, ended or not.
     pub last_loop_id: Option<LoopId>,
     /// When the agent was last prompted, in unix milliseconds.
     pub last_active_at: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Durable {
     pub responses: u64,
     /// Tool-call ids the session has used.
     pub call_ids: BTreeSet<ToolCallId>,
-    /// The session's first prompt.
+    /// The text of the session's first prompt; empty before it.
     pub first_prompt: Arc<str>,
     /// Before the last run's first response.
     pub rerun_point: Option<Box<Point>>,

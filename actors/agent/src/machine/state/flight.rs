@@ -13,7 +13,7 @@ use playhouse_protocol::{
 
 use crate::machine::{Doing, Effect, HookId, HookPoint, SessionSource, Verdict};
 
-/// What is under way.
+/// What is under way. Nothing of it outlives the actor; recovery makes it anew from the durable state.
 #[derive(Debug)]
 pub(crate) struct Flight {
     /// What the input being handled has made so far.
@@ -32,7 +32,7 @@ pub(crate) struct Flight {
 /// What is under way in a run, and in the hooks right before and after it. It is dropped whole when the run ends.
 #[derive(Debug)]
 pub(crate) struct RunFlight {
-    /// The open model call.
+    /// The open model call: from its journaled request to its response.
     pub call: Option<Box<OpenCall>>,
     /// How often the open turn's call was lost with its connection.
     pub lost: u32,
@@ -54,7 +54,7 @@ pub(crate) struct RunFlight {
     pub may_stop: bool,
     /// Tool calls that are past their vetting.
     pub tools: BTreeMap<ToolCallId, Box<ToolFlight>>,
-    /// The run's time.
+    /// How long the run has been at work.
     pub clock: Clock,
 }
 
@@ -130,7 +130,7 @@ impl DerefMut for InFlight {
 pub(crate) struct Counters {
     /// The number of the next batch.
     pub next_batch: u64,
-    /// The latest durable entry.
+    /// The number of the latest durable entry: events come under it.
     pub last_seq: Seq,
     /// The next place among its events.
     pub next_k: u32,
@@ -157,7 +157,7 @@ pub(crate) enum Deferred {
     Entry { entry: Arc<Entry>, events: Vec<AgentEvent>, loop_id: Option<LoopId> },
     /// An event that no entry holds.
     Event { event: AgentEvent, loop_id: Option<LoopId>, at: u64 },
-    /// Something to do.
+    /// To be handed out as an effect, unless it was called off meanwhile.
     Act(Effect),
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct OpenCall {
     pub shown: bool,
     /// Whether the request has gone out.
     pub sent: bool,
-    /// The text so far.
+    /// The text so far: what is kept of the response if the call is aborted.
     pub text: String,
 }
 
@@ -221,19 +221,19 @@ impl ToolFlight {
 pub(crate) enum ToolPhase {
     /// The policy is being asked.
     Judging { effect: EffectClass, level: Level },
-    /// The question is out.
+    /// The question is out, and nobody has answered.
     Asking,
     /// It may run, once those before it that touch the same things are done.
     Waiting { effect: EffectClass, passage: Passage },
-    /// `before_tool_execution` is at work.
+    /// `before_tool_execution` was asked and has not answered.
     Hooking { effect: EffectClass, passage: Passage },
     /// It may start when its intent is durable.
     Starting,
-    /// It runs.
+    /// The executor or the sub-agent was told to start.
     Running,
     /// It was told to stop.
     Stopping,
-    /// `after_tool_execution` is at work.
+    /// `after_tool_execution` was asked and has not answered; the call has its result.
     Closing,
 }
 
@@ -241,9 +241,9 @@ pub(crate) enum ToolPhase {
 #[derive(Debug)]
 pub(crate) enum UpdateState {
     None,
-    /// `before_tool_execution_update` is at work.
+    /// `before_tool_execution_update` was asked whether this may be shown.
     Before(ToolResult),
-    /// `after_tool_execution_update` is at work.
+    /// It is shown, and `after_tool_execution_update` was told.
     After,
 }
 

@@ -9,7 +9,7 @@ use playhouse_protocol::{AgentMessage, EntryBody, InputId, ToolCallId, ToolResul
 use super::run::{Pending, Run, RunRequest};
 use crate::machine::Durable;
 
-/// What few sessions have.
+/// What few sessions have: kept in a box, since there may be very many agents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RareState {
     grants: Vec<String>,
@@ -108,7 +108,7 @@ impl Durable {
         self.pending = Some(Box::new(Pending { input_id, request, format: None, aborting: false }));
     }
 
-    /// Changes that are off.
+    /// These changes were rejected.
     pub(super) fn drop_changes(&mut self, changes: &[u32]) {
         self.rare_mut().plan.retain(|planned| !changes.contains(&planned.change));
     }

@@ -19,7 +19,7 @@ pub struct RecentInputs {
 }
 
 impl RecentInputs {
-    /// Remembers an input.
+    /// Remembers an input, and forgets the oldest if there are too many.
     pub fn insert(&mut self, id: InputId) {
         if self.contains(&id) {
             return;
@@ -46,12 +46,12 @@ impl RecentInputs {
         ids.into_iter().for_each(|id| self.insert(id.clone()));
     }
 
-    /// Whether it is remembered.
+    /// Whether it came before and is still remembered.
     pub fn contains(&self, id: &InputId) -> bool {
         if self.set.is_empty() { self.order.contains(id) } else { self.set.contains(id) }
     }
 
-    /// Oldest first.
+    /// Those that are remembered, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &InputId> {
         self.order.iter()
     }

@@ -13,9 +13,9 @@ use serde_json::Value;
 /// An accepted prompt or continuation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {
-    /// The input.
+    /// The command that asks for it.
     pub input_id: InputId,
-    /// What it asks for.
+    /// What the run begins with.
     pub request: RunRequest,
     /// The form that the answer must have.
     pub format: Option<Arc<ResponseFormat>>,
@@ -23,10 +23,10 @@ pub struct Pending {
     pub aborting: bool,
 }
 
-/// What starts a run.
+/// What a run begins with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunRequest {
-    /// New messages.
+    /// These messages, placed by its first turn.
     Prompt(Vec<Arc<AgentMessage>>),
     /// The conversation as it stands.
     Continue(ContinuationKind),
@@ -37,7 +37,7 @@ pub enum RunRequest {
 /// A run that has begun and not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its id.
+    /// `{session}.{config}.{n}`, given when it began.
     pub loop_id: LoopId,
     /// The input that started it.
     pub input_id: InputId,
@@ -49,11 +49,11 @@ pub struct Run {
     pub start: Point,
     /// Where it stood before the first response.
     pub first_response: Option<Point>,
-    /// Where it stands.
+    /// Which part of the run the next step is about.
     pub phase: RunPhase,
     /// What it used of its limits.
     pub tracker: ExecutionTracker,
-    /// What its calls consumed.
+    /// What all of its calls consumed together, empty answers included.
     pub usage: Usage,
     /// What the call of its last turn consumed.
     pub turn_usage: Usage,
@@ -73,14 +73,14 @@ pub struct Run {
     pub refusals: u32,
 }
 
-/// Where a run stands.
+/// Which part of a run the next step is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunPhase {
-    /// Before its first turn.
+    /// It has begun, and no turn has.
     Opening,
-    /// In a turn.
+    /// A turn is under way.
     Turn(Box<Turn>),
-    /// After a turn.
+    /// A turn is over; what comes next depends on what it asks for.
     Between(Wants),
 }
 
@@ -91,7 +91,7 @@ pub enum Wants {
     More,
     /// Nothing: the run stops unless something waits.
     Stop,
-    /// The end, whatever waits.
+    /// The run is over, whatever waits in the queues.
     End(Outcome),
 }
 
@@ -106,28 +106,28 @@ pub struct Turn {
     pub model: u32,
     /// How many answers were empty.
     pub empty: u32,
-    /// The latest request.
+    /// The latest request and the message that it will stream; `None` before the first.
     pub requested: Option<(CallId, MessageId)>,
-    /// The model's message.
+    /// The model's message; `None` until it is complete.
     pub response: Option<Arc<AgentMessage>>,
-    /// Its calls, in order.
+    /// The calls in the response, in its order.
     pub calls: Vec<CallSlot>,
 }
 
 /// A tool call of the turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSlot {
-    /// The call.
+    /// The model's id for it, or ours if that was missing or taken.
     pub id: ToolCallId,
-    /// The tool.
+    /// The tool's name, as the model wrote it.
     pub name: String,
-    /// Its arguments.
+    /// The model's, or what a hook put in their place.
     pub args: Arc<Value>,
-    /// Who asks for it.
+    /// Who asks for it: the calls of a plan were approved with it.
     pub origin: CallOrigin,
     /// What `before_tool_execution` said of it.
     pub hook: ToolHookState,
-    /// Where it stands.
+    /// How far it has come, as the journal tells.
     pub state: CallState,
     /// Rules that its answer made to last.
     pub lasting_rules: Vec<String>,
@@ -136,7 +136,7 @@ pub struct CallSlot {
 /// Who asks for a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOrigin {
-    /// The model.
+    /// The model, in its response.
     Model,
     /// A plan that was approved.
     Plan,
@@ -145,7 +145,7 @@ pub enum CallOrigin {
 /// What `before_tool_execution` said of a call that has not started.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolHookState {
-    /// Nothing yet.
+    /// It was not asked yet, or there is none.
     Due,
     /// It may run; it is not asked again.
     Passed,
@@ -156,33 +156,33 @@ pub enum ToolHookState {
 /// Where a tool call stands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallState {
-    /// Nothing happened yet.
+    /// The journal has nothing of it but the response.
     Open,
     /// It waits for a yes.
     Asked {
-        /// The question.
+        /// An answer must name this.
         permission_id: PermissionId,
-        /// What is asked.
+        /// Kept to be put again after a restart.
         question: Box<Question>,
     },
-    /// It got its yes.
+    /// Someone said yes, and it has not started.
     Granted {
         /// The answer to this question.
         permission_id: PermissionId,
     },
     /// It was refused; the block that tells the model follows.
     Denied {
-        /// Why.
+        /// Why, for the model.
         reason: String,
     },
-    /// It was started.
+    /// Its intent to start is in the journal: it may have had its effect.
     Started {
-        /// What a crash means.
+        /// What it means if its end is not in the journal after a crash.
         effect: EffectClass,
-        /// When, in unix milliseconds.
+        /// When it was started, in unix milliseconds.
         at: u64,
     },
-    /// It has its result.
+    /// It has its result, or was refused or skipped.
     Ended {
         /// The answer to the model.
         message: Arc<AgentMessage>,
@@ -262,7 +262,7 @@ impl CallSlot {
 }
 
 impl Run {
-    /// The open turn.
+    /// The turn under way; `None` between turns.
     pub fn turn(&self) -> Option<&Turn> {
         match &self.phase {
             RunPhase::Turn(turn) => Some(turn),

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentMessage, InputId, LoopId, Message, Outcome, SessionId, Usage};
 
-/// An ended run.
+/// A run that ended, for whoever waits for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunReport {
-    /// The session.
+    /// The session that it ran in.
     pub session_id: SessionId,
-    /// The run.
+    /// The run's id, `{session}.{config}.{n}`.
     pub loop_id: LoopId,
     /// The input that started it.
     pub input_id: InputId,
-    /// How it ended.
+    /// Whether there is an answer, or why there is none.
     pub outcome: Outcome,
     /// What it added to the conversation.
     pub messages: Vec<Arc<AgentMessage>>,
-    /// What its calls consumed.
+    /// What all of its calls consumed together.
     pub usage: Usage,
 }
 

@@ -214,7 +214,7 @@ impl Machine {
         !own.conflicts(&access(first)) && !before.any(|other| own.conflicts(&access(other)))
     }
 
-    /// `before_tool_execution`, then the start.
+    /// Asks `before_tool_execution` if it has not spoken yet, then starts the call.
     fn hook_stage(&mut self, slot: &CallSlot, effect: EffectClass, passage: Passage) {
         match self.start_decision(slot) {
             StartDecision::Start => self.start(slot, effect, passage),

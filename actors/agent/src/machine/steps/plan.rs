@@ -25,7 +25,7 @@ impl Machine {
     /// The stage that keeps a planning agent from changing anything; moved when it has dealt with the call.
     pub(super) fn plan_stage(&mut self, slot: &CallSlot, effect: &EffectClass) -> Step {
         let changes_something = match effect {
-            // A sub-agent plans too.
+            // A sub-agent has its parent's mode, so it changes nothing either.
             EffectClass::Read | EffectClass::Child { .. } => false,
             EffectClass::Idempotent { .. } | EffectClass::Reconcilable { .. } | EffectClass::Once => true,
         };

@@ -96,7 +96,7 @@ impl Machine {
         self.push_in(loop_id, EntryBody::LoopStarted { parent_loop_id, continuation, input_id, config, metadata });
     }
 
-    /// `{session}.{config}.{n}`.
+    /// The next run's id, `{session}.{config}.{n}`: `n` counts the runs with this configuration, from 1.
     fn next_loop_id(&self) -> LoopId {
         let config = self.config_segment();
         let counted = self.durable.loop_counters.iter().find(|(known, _)| **known == *config);
@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// `after_turn`, once per turn.
+    /// Tells `after_turn` of the turn that ended, once.
     fn leave_turn(&mut self) -> Step {
         if !self.flight.run.after_turn_done {
             let noted: Option<()> = self.consult(HookPoint::AfterTurn, |machine| HookCall::AfterTurn {
