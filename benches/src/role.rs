@@ -1,9 +1,9 @@
 //! What one child process does, and what it answers: one line of JSON.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use playhouse::protocol::Durability;
+use playhouse::protocol::{Durability, lock};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -116,7 +116,7 @@ async fn converse(talk: &Talk) -> Result<Used, Error> {
         Some((from, to)) => {
             let marks = marks.clone();
             Cue::at(&[from, to], talk.agents, move |_| {
-                marks.lock().unwrap_or_else(PoisonError::into_inner).push(cpu().as_secs_f64());
+                lock(&marks).push(cpu().as_secs_f64());
             })
         }
     };
@@ -124,7 +124,7 @@ async fn converse(talk: &Talk) -> Result<Used, Error> {
         Side::Hand => by_hand(talk, &cue).await?,
         Side::House => by_house(talk, &cue).await?,
     };
-    if let [from, to] = marks.lock().unwrap_or_else(PoisonError::into_inner).as_slice() {
+    if let [from, to] = lock(&marks).as_slice() {
         used.cpu = to - from;
     }
     Ok(used)

@@ -8,12 +8,12 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use playhouse::prelude::*;
-use playhouse::protocol::{ProviderError, StreamConfig, ToolExecutionStrategy};
+use playhouse::protocol::{ProviderError, StreamConfig, ToolExecutionStrategy, lock};
 use playhouse::provider::StreamSink;
 use playhouse::tools::default_tools;
 use serde::{Deserialize, Serialize};
@@ -163,7 +163,7 @@ impl Stage {
             }
         }
         self.house.dismiss(agent.id()).await;
-        Ok(std::mem::take(&mut pauses.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut lock(&pauses)))
     }
 
     fn call(&self, number: usize) -> Value {
@@ -235,11 +235,11 @@ impl StreamProvider for Timed {
 
     async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
         let asked = Instant::now();
-        if let Some(answered) = self.answered.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.pauses.lock().unwrap_or_else(PoisonError::into_inner).push(asked.duration_since(answered));
+        if let Some(answered) = lock(&self.answered).take() {
+            lock(&self.pauses).push(asked.duration_since(answered));
         }
         let message = self.script.stream(config, tx).await?;
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.answered) = Some(Instant::now());
         Ok(message)
     }
 }
