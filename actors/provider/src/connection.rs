@@ -36,8 +36,8 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, DerivedActorRef, Su
 use self::order::Order;
 pub use self::order::Patience;
 pub use self::rules::{BreakerRules, ConnectionRules};
-pub use self::state::ConnectionState;
-pub use self::status::{BreakerStatus, ClosedGate, ConnectionStatus};
+use self::state::ConnectionState;
+pub use self::status::ConnectionStatus;
 pub use crate::call::Rest;
 use crate::provider::StreamProvider;
 
@@ -138,7 +138,7 @@ impl ConnectionMsg {
         ["Start", "Cancel", "GoOn", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
 
     /// The message's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
             Self::Cancel { .. } => "Cancel",

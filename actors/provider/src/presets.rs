@@ -316,7 +316,7 @@ impl Preset {
     }
 
     /// The variable that holds the key: the first that is set, else the first; `None` where it is no matter of one.
-    pub fn key_variable(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    pub(crate) fn key_variable(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
         let set = |names: &'static [&'static str]| names.iter().copied().find(|name| variable(name).is_some());
         match self.access {
             Access::Key(names) => set(names).or(names.first().copied()),

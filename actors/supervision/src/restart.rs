@@ -56,7 +56,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The pause before the `nth` restart of a row (the first is 1), with a `roll` between 0 and 1 for the jitter.
-    pub fn pause(&self, nth: u32, roll: f64) -> Duration {
+    pub(crate) fn pause(&self, nth: u32, roll: f64) -> Duration {
         let doubled = 2u32.checked_pow(nth.saturating_sub(1)).map_or(self.max, |by| self.initial.saturating_mul(by));
         let roll = if roll.is_nan() { 0.5 } else { roll.clamp(0.0, 1.0) };
         let jittered = doubled.min(self.max).as_secs_f64() * (0.8 + 0.4 * roll);

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 
-use crate::child::{ChildSpec, Ended, Shutdown, finish, start_fn, unasked};
-use crate::restart::{Exit, RestartBudget, RestartPolicy};
+use crate::child::{ChildSpec, Ended, finish, unasked};
+use crate::restart::Exit;
 use crate::tree::Tree;
 use state::State;
 
@@ -113,9 +113,9 @@ pub enum SupervisorError {
 }
 
 /// Gets a started child.
-pub type StartReply = RpcReplyPort<Result<ActorCell, SupervisorError>>;
+type StartReply = RpcReplyPort<Result<ActorCell, SupervisorError>>;
 /// Learns that a child has ended.
-pub type StopReply = RpcReplyPort<Result<(), SupervisorError>>;
+type StopReply = RpcReplyPort<Result<(), SupervisorError>>;
 
 /// What a supervisor takes.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl SupervisorMsg {
     pub const NAMES: [&'static str; 6] = ["Start", "Stop", "Resume", "Shutdown", "Census", "Report"];
 
     /// The message's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
             Self::Stop { .. } => "Stop",
@@ -243,26 +243,6 @@ impl Supervisor {
     /// Starts a supervisor that nobody supervises.
     pub async fn root(args: SupervisorArgs) -> Result<ActorRef<SupervisorMsg>, SpawnErr> {
         Ok(Actor::spawn(None, Self, args).await?.0)
-    }
-
-    /// A supervisor as a child of another: always restarted, with its first children.
-    pub fn child(args: SupervisorArgs, shutdown: Shutdown) -> ChildSpec {
-        ChildSpec {
-            id: args.id.clone(),
-            kind: "supervisor",
-            restart: RestartPolicy::Permanent,
-            budget: RestartBudget::default(),
-            shutdown,
-            start: start_fn(move |above| {
-                let args = args.clone();
-                async move {
-                    match Actor::spawn_linked(None, Self, args, above).await {
-                        Ok((actor, _)) => Ok(actor.get_cell()),
-                        Err(error) => Err(error.to_string()),
-                    }
-                }
-            }),
-        }
     }
 
     /// Asks a supervisor to start a child.

@@ -23,7 +23,7 @@ pub struct HttpTransport(reqwest::Client);
 
 impl HttpTransport {
     /// A client for one service. Reads the system's certificates when the address is `https`.
-    pub fn new(service: &Url, connect: Duration) -> Result<Self, TransportError> {
+    pub(crate) fn new(service: &Url, connect: Duration) -> Result<Self, TransportError> {
         let mut client = client()
             .user_agent(concat!("playhouse/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect)

@@ -25,7 +25,7 @@ pub struct HttpRequest {
 
 impl HttpRequest {
     /// A request that sends JSON.
-    pub fn post_json(url: Url, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn post_json(url: Url, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(reqwest::header::CONTENT_TYPE, reqwest::header::HeaderValue::from_static("application/json"));
         Self { method: Method::POST, url, headers, body: body.into() }

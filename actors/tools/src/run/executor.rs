@@ -44,7 +44,7 @@ use crate::run::outbox::{Lane, Outbox};
 use crate::runtime::{Scope, ToolRuntime};
 use crate::sandbox::{Confined, Sandbox};
 use crate::tool::Tool;
-use crate::toolset::{ToolSet, panic_text};
+use crate::toolset::{ToolSet, panicked};
 
 /// How long a cancelled tool may clean up before its future is dropped.
 pub const GRACE: Duration = Duration::from_millis(200);
@@ -118,7 +118,7 @@ impl ExecutorMsg {
     pub const NAMES: [&'static str; 4] = ["Run", "Cancel", "CancelAll", "Internal"];
 
     /// The message's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Run { .. } => "Run",
             Self::Cancel { .. } => "Cancel",
@@ -285,7 +285,7 @@ impl ExecutorState {
         };
         let timeout = match catch_unwind(AssertUnwindSafe(|| tool.timeout_for(&job.args))) {
             Ok(timeout) => timeout,
-            Err(panic) => return self.report(job.call, Err(ToolError::Panicked(panic_text(panic))), started),
+            Err(panic) => return self.report(job.call, Err(panicked(&*panic)), started),
         };
         let call = job.call.clone();
         match self.start(myself, job, tool, started, timeout) {

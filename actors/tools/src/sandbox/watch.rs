@@ -52,7 +52,7 @@ pub enum Exceeded {
 
 impl Exceeded {
     /// Its name for programs.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Processes(_) | Self::Tasks(_) => "processes",
             Self::Threads(_) => "threads",
