@@ -32,26 +32,26 @@ const FILES: usize = 1_000;
 /// What is searched for; one line in fifty files has it.
 const NEEDLE: &str = "the needle";
 
-/// What is done.
+/// What each tool call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// A tool that does nothing: the pipeline alone.
     Nothing,
-    /// `read_file`, 1 KB.
+    /// `read_file` of a file of 1 KB.
     ReadSmall,
-    /// `read_file`, 1 MB.
+    /// `read_file` of a file of 1 MB.
     ReadLarge,
-    /// `edit_file`, 1 KB.
+    /// `edit_file` of a file of 1 KB.
     Edit,
     /// `search` in a thousand files.
     Search,
-    /// `bash` with `true`.
+    /// `bash` that runs `true`: what a process costs.
     Bash,
 }
 
 impl Operation {
-    /// All of them.
+    /// In the order of the table.
     pub const ALL: [Self; 6] = [Self::Nothing, Self::ReadSmall, Self::ReadLarge, Self::Edit, Self::Search, Self::Bash];
 
     /// Reads run as they do for everybody; what is compared with one that is done by hand runs one at a time, as that does.
@@ -269,7 +269,7 @@ fn tree(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does nothing.
+/// A tool that does nothing: what is measured is the way to it and back.
 struct Nothing;
 
 #[async_trait]

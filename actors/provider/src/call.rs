@@ -32,7 +32,7 @@ pub(crate) type Outcome = Result<Message, ProviderError>;
 /// What a call says of itself.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// It ended so.
+    /// The attempt is over. Said once.
     Ended(Outcome, Rest),
     /// What was left is done.
     Done,
@@ -41,7 +41,7 @@ pub(crate) enum Said {
 /// Whether a call that has ended still has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It is over.
+    /// Nothing: its request is over.
     None,
     /// It reads the rest of what the service sends.
     Some,

@@ -82,7 +82,7 @@ impl StreamSink {
         *lock(&self.0.rest) = Some(Box::pin(rest));
     }
 
-    /// What was left.
+    /// What [`StreamSink::leave`] left, once.
     pub(crate) fn rest(&self) -> Option<BoxFuture<'static, ()>> {
         lock(&self.0.rest).take()
     }

@@ -41,7 +41,7 @@ impl Admission {
             .map_err(|_| Busy { limit: self.limit })
     }
 
-    /// Where it counts.
+    /// How many wait, for the live tree.
     pub fn counter(&self) -> &Arc<AtomicUsize> {
         &self.waiting
     }

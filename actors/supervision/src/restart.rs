@@ -42,7 +42,7 @@ impl fmt::Display for Exit {
 /// The pause before a restart: doubles from `initial` to `max`, each time with a jitter of ±20 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first pause.
+    /// The pause before the first restart of a row.
     pub initial: Duration,
     /// The longest pause, before jitter.
     pub max: Duration,

@@ -73,7 +73,7 @@ pub enum SupervisorError {
         /// The id that was to be used twice.
         id: String,
     },
-    /// No such child.
+    /// Nobody has this id: the child ended and was forgotten, or never was.
     #[error("there is no child `{id}` here: look in the tree for the ids that are")]
     Unknown {
         /// The id that was asked for.
@@ -143,12 +143,12 @@ pub enum SupervisorMsg {
     },
     /// Ends every child, then itself; answered when the children are gone.
     Shutdown {
-        /// Learns of it.
+        /// Told when the last child is gone.
         reply: RpcReplyPort<()>,
     },
     /// Counts what the supervisor holds.
     Census {
-        /// Gets the numbers.
+        /// Gets the numbers as they are when the message is handled.
         reply: RpcReplyPort<Census>,
     },
     /// A task of the supervisor has something to say.
@@ -159,7 +159,7 @@ impl SupervisorMsg {
     /// Every name that [`SupervisorMsg::name`] gives.
     pub const NAMES: [&'static str; 6] = ["Start", "Stop", "Resume", "Shutdown", "Census", "Report"];
 
-    /// The message's name.
+    /// One of [`SupervisorMsg::NAMES`], for fail points.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",

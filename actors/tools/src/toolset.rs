@@ -59,7 +59,7 @@ pub enum ToolSetError {
     InvalidSchema {
         /// The tool whose schema it is.
         name: String,
-        /// What is wrong.
+        /// The validator's words.
         reason: String,
     },
 }
@@ -67,7 +67,7 @@ pub enum ToolSetError {
 /// What can be said about a call before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vetted {
-    /// It can run.
+    /// It can run, once it is allowed.
     Ready {
         /// What a crash on the way would mean.
         effect: EffectClass,

@@ -72,7 +72,7 @@ impl Interrupt {
         Ok(Self(seen))
     }
 
-    /// Whether someone asked.
+    /// Whether a signal has asked to stop.
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }
@@ -114,7 +114,7 @@ impl Heard {
         Ok(Self { interrupt, terminate, quit: signal(SignalKind::quit())?, hang_up })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     async fn next(&mut self) -> SignalKind {
         let hung_up = async {
             match &mut self.hang_up {

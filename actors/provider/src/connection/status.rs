@@ -40,7 +40,6 @@ struct ClosedGate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 enum BreakerStatus {
-    /// Requests go through.
     #[default]
     Closed,
     /// The service is left alone.
@@ -63,7 +62,7 @@ impl ConnectionStatus {
         self.rest().last_error.clone()
     }
 
-    /// All of it.
+    /// All of it, as the live tree shows it.
     pub fn to_json(&self) -> Value {
         let (in_flight, queued) = self.load();
         let rest = self.rest();

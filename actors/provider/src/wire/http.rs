@@ -18,7 +18,7 @@ use rustls::crypto::{CryptoProvider, ring};
 
 use super::transport::{Body, HttpRequest, HttpResponse, Transport, TransportError};
 
-/// Requests over HTTP.
+/// Sends requests over HTTP, with a client and a pool of connections of its own.
 pub struct HttpTransport(reqwest::Client);
 
 impl HttpTransport {

@@ -25,7 +25,7 @@ struct Held {
     by_key: HashMap<Arc<str>, Transcript>,
 }
 
-/// One conversation.
+/// What was sent of one conversation.
 #[derive(Debug, Default)]
 struct Transcript {
     messages: Vec<Weak<AgentMessage>>,

@@ -13,7 +13,7 @@ use reqwest::{Method, Url};
 /// A request as it goes to the service, headers and all.
 #[derive(Clone)]
 pub struct HttpRequest {
-    /// `POST`, nearly always.
+    /// `POST` to a model; credentials are fetched with others too.
     pub method: Method,
     /// The whole address, with its query.
     pub url: Url,

@@ -45,7 +45,7 @@ pub struct Mark {
     pub(crate) sweeps: Option<Sweeps>,
     /// What the processes are kept in.
     pub(crate) confined: Option<Arc<Confined>>,
-    /// What ends them.
+    /// What ends the processes when the run is over.
     pub(crate) processes: Processes,
     house: String,
 }
