@@ -45,7 +45,7 @@ pub enum SpawnError {
     SessionTaken {
         /// The session that was asked for.
         session: SessionId,
-        /// Who has it.
+        /// The agent that has it, in this house.
         agent: AgentId,
     },
     /// The session is not new.
@@ -237,13 +237,13 @@ impl AgentBuilder {
         self
     }
 
-    /// The system prompt.
+    /// What the model is told before the conversation; empty unless this is called.
     pub fn system_prompt(mut self, text: impl Into<Arc<str>>) -> Self {
         self.settings_mut().system_prompt = text.into();
         self
     }
 
-    /// One more tool.
+    /// Adds a tool to those there are. Two of one name are an error when the agent is made.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
@@ -255,7 +255,7 @@ impl AgentBuilder {
         self
     }
 
-    /// One more sub-agent.
+    /// Adds a tool whose calls are answered by an agent of its own.
     pub fn sub_agent(mut self, sub: SubAgentTool) -> Self {
         self.definition_mut().sub_agents.push(Arc::new(sub));
         self
@@ -289,13 +289,13 @@ impl AgentBuilder {
         self
     }
 
-    /// Where tools work.
+    /// Where tools work; the current directory unless this is called.
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.settings_mut().cwd = cwd.into();
         self
     }
 
-    /// Whether tools ask.
+    /// Which tool calls are asked about before they run.
     pub fn permission(mut self, mode: PermissionMode) -> Self {
         self.settings_mut().permission = mode;
         self
@@ -357,7 +357,7 @@ impl AgentBuilder {
         self
     }
 
-    /// The sampling temperature.
+    /// The sampling temperature; the model's own unless this is called.
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.settings_mut().temperature = Some(temperature);
         self

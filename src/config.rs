@@ -59,11 +59,11 @@ impl fmt::Display for Position {
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// Nobody set it: the value is built in.
     Default,
-    /// The user's file.
+    /// The user's file, at this place.
     User(Position),
-    /// The project's file.
+    /// The project's file, at this place.
     Project(Position),
     /// The variable of this name.
     Environment(String),
@@ -95,7 +95,7 @@ pub struct HeldBack {
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting<T> {
-    /// What holds.
+    /// The value that holds.
     pub value: T,
     /// Where it came from.
     pub origin: Origin,
@@ -134,11 +134,11 @@ sections::settings! {
         model: Vec<ModelName> = Vec::new(),
         /// Where the first model's service is; `None` is where its section or its vendor says.
         base_url: Option<String> = None,
-        /// The system prompt.
+        /// What the model is told before the conversation.
         system: String = String::new(),
         /// The tools by name.
         tools: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect(),
-        /// Whether tools ask.
+        /// Which tool calls are asked about before they run.
         permission: PermissionMode = PermissionMode::Ask,
         /// What the processes of tools are kept in.
         sandbox: SandboxMode = SandboxMode::Auto,
@@ -164,7 +164,7 @@ sections::settings! {
         confinement: Confinement,
         /// Where OpenAI is, for chat completions and Responses.
         openai: Service,
-        /// Where Anthropic is.
+        /// Where Anthropic's service is.
         anthropic: Service,
         /// Where a resource of Azure OpenAI is, and with which version it is asked.
         azure: Azure,
@@ -174,7 +174,7 @@ sections::settings! {
         vertex: Vertex,
         /// Where Amazon Bedrock is.
         bedrock: Bedrock,
-        /// Where Ollama is.
+        /// Where Ollama listens.
         ollama: Service,
         /// What every connection to a service keeps to.
         connection: Connection,

@@ -64,7 +64,7 @@ pub enum FromConfigError {
     /// A project's file asks for a service that is the user's to choose.
     #[error("which model? {at} asks for {wanted}, a service that is yours to choose: give --model {wanted}")]
     ModelHeldBack {
-        /// Where it asks.
+        /// Where in the project's file it asks.
         at: Position,
         /// The models, separated by commas.
         wanted: String,
@@ -115,7 +115,7 @@ pub enum Exchanges {
 /// Makes houses and agents as a configuration says.
 #[derive(Clone, Debug)]
 pub struct FromConfig {
-    /// What is configured.
+    /// The settings, each with its origin.
     pub config: Config,
     /// Who answers the questions of agents.
     pub approvals: Approvals,

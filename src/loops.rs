@@ -22,7 +22,7 @@ pub use control::LoopControl;
 /// The conversation a run starts from, and where it works.
 #[derive(Clone, Debug, Default)]
 pub struct AgentContext {
-    /// The system prompt.
+    /// What the model is told before the conversation.
     pub system_prompt: String,
     /// The conversation so far.
     pub messages: Vec<Arc<AgentMessage>>,
@@ -41,7 +41,7 @@ pub struct AgentLoopConfig {
     pub limits: ExecutionLimits,
     /// The retry layer's numbers.
     pub retry: RetryConfig,
-    /// Whether tools ask.
+    /// Which tool calls are asked about before they run.
     pub permission: PermissionMode,
     /// How tool calls of one response are run.
     pub tool_execution: ToolExecutionStrategy,

@@ -136,11 +136,11 @@ pub mod private {
 
     impl<T> NeverFails for &T {}
 
-    /// Reads a `Result`.
+    /// For functions that return a `Result`.
     #[derive(Debug)]
     pub struct Fallible;
 
-    /// Reads anything else.
+    /// For functions that return anything else.
     #[derive(Debug)]
     pub struct Infallible;
 
@@ -163,7 +163,7 @@ pub mod private {
     }
 
     impl Infallible {
-        /// The tool's result.
+        /// What the function returned, as a result.
         pub fn result<T: Serialize + 'static>(self, answer: T) -> Result<ToolResult, ToolError> {
             told(answer)
         }

@@ -190,7 +190,7 @@ impl Cast {
         self.hub.topic(&AgentId::from(child_session_id.as_str())).subscribe(1_024, Scope::Own)
     }
 
-    /// Aborts one run.
+    /// Aborts one run and gives how long that took.
     async fn abort(&self, at: At, times: usize) -> Duration {
         let mut events = self.agent.subscribe();
         let asking = self.agent.clone();

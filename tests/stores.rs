@@ -26,7 +26,7 @@ enum Condition {
     Away,
     /// It keeps what it gets, and its answers are lost.
     Deaf,
-    /// It fails.
+    /// Every append fails, and the session with it.
     Broken,
 }
 
@@ -251,7 +251,7 @@ async fn f33_an_agent_whose_session_someone_else_has_leaves_it_and_does_not_take
     store.switch(Condition::Well);
     assert!(!store.bodies(&session).iter().any(|body| matches!(body, EntryBody::Parked { .. })));
     assert_eq!(store.asked("load"), loads);
-    // A person may.
+    // A person may resume it.
     let agent = soon("the session", house.resume(&session)).await.unwrap();
     soon("its run", agent.at_rest()).await.unwrap();
     assert_eq!(lines(healthy(&agent).await.messages.as_slice()).len(), 2);

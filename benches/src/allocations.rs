@@ -2,8 +2,9 @@
 //!
 //! The program that uses this has an allocator that counts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use playhouse::protocol::lock;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats};
 
 use crate::cue::Cue;
@@ -40,12 +41,12 @@ pub fn count(turns: &[u64]) -> Result<Vec<PerTurn>, Error> {
     let seen: Arc<Mutex<Vec<Stats>>> = Arc::new(Mutex::new(Vec::with_capacity(marks.len())));
     let noted = seen.clone();
     let cue = Cue::at(&marks, 1, move |_| {
-        noted.lock().unwrap_or_else(PoisonError::into_inner).push(INSTRUMENTED_SYSTEM.stats());
+        lock(&noted).push(INSTRUMENTED_SYSTEM.stats());
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(converse(service.port(), &format!("tools-{}", last + 2), &cue))?;
     let bodies = service.bodies()?;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = lock(&seen);
     let mut all = Vec::new();
     for (turn, stats) in turns.iter().zip(seen.chunks(1 + usize::try_from(TURNS)?)) {
         let (mut counts, mut bytes) = (Vec::new(), Vec::new());

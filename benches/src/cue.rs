@@ -16,7 +16,7 @@ struct Marks {
 }
 
 impl Cue {
-    /// Nothing is measured.
+    /// Conversations go on without meeting.
     pub fn none() -> Self {
         Self::default()
     }

@@ -30,10 +30,10 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// In the order of the table.
     pub const ALL: [Self; 5] = [Self::Chat, Self::Anthropic, Self::Responses, Self::Gemini, Self::Bedrock];
 
-    /// Its name.
+    /// Its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat completions",

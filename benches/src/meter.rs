@@ -39,7 +39,7 @@ pub struct Meter {
 pub struct Used {
     /// Processor time in seconds.
     pub cpu: f64,
-    /// Time in seconds.
+    /// Seconds that went by.
     pub wall: f64,
     /// How many bytes the process grew, at its largest since it started.
     pub peak_growth: u64,

@@ -1,9 +1,9 @@
 //! What one child process does, and what it answers: one line of JSON.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use playhouse::protocol::Durability;
+use playhouse::protocol::{Durability, lock};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -19,7 +19,7 @@ use crate::{decode, fanout, idle, journal, mock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The hand-written loop.
+    /// The loop written by hand, on the same HTTP client.
     Hand,
     /// Playhouse.
     House,
@@ -28,7 +28,7 @@ pub enum Side {
 /// A conversation, many times at once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Talk {
-    /// Who.
+    /// Who talks with the model.
     pub side: Side,
     /// Where the mock server is.
     pub port: u16,
@@ -47,13 +47,13 @@ pub struct Talk {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Role {
-    /// The model service.
+    /// The model service, until its input is closed.
     Mock,
-    /// Conversations over HTTP.
+    /// Conversations with the model service.
     Talk(Talk),
     /// Responses from bytes to events.
     Decode {
-        /// Of which protocol.
+        /// The protocol of the responses.
         format: Format,
         /// How many deltas each.
         deltas: usize,
@@ -62,28 +62,28 @@ pub enum Role {
     },
     /// Agents that have answered one prompt and wait.
     Idle {
-        /// How many.
+        /// How many agents there are.
         agents: usize,
     },
     /// One agent's events to many subscribers.
     Fanout {
-        /// How many.
+        /// How many get every event.
         subscribers: usize,
-        /// How many events.
+        /// How many events the agent has.
         events: u64,
     },
     /// Records of many sessions through the writers.
     Journal {
-        /// How safe.
+        /// Whether each append is flushed.
         durability: Durability,
-        /// How many sessions.
+        /// How many sessions are written at once.
         sessions: usize,
         /// How many records each.
         records: u64,
     },
     /// Tool calls, one after the other.
     Tools {
-        /// Of which kind.
+        /// What each call does.
         operation: Operation,
         /// In how many turns.
         turns: usize,
@@ -116,7 +116,7 @@ async fn converse(talk: &Talk) -> Result<Used, Error> {
         Some((from, to)) => {
             let marks = marks.clone();
             Cue::at(&[from, to], talk.agents, move |_| {
-                marks.lock().unwrap_or_else(PoisonError::into_inner).push(cpu().as_secs_f64());
+                lock(&marks).push(cpu().as_secs_f64());
             })
         }
     };
@@ -124,7 +124,7 @@ async fn converse(talk: &Talk) -> Result<Used, Error> {
         Side::Hand => by_hand(talk, &cue).await?,
         Side::House => by_house(talk, &cue).await?,
     };
-    if let [from, to] = marks.lock().unwrap_or_else(PoisonError::into_inner).as_slice() {
+    if let [from, to] = lock(&marks).as_slice() {
         used.cpu = to - from;
     }
     Ok(used)

@@ -30,7 +30,7 @@ pub struct Sizes {
     pub streams: Vec<usize>,
     /// How many pieces each, and the milliseconds between them.
     pub pace: (u32, u64),
-    /// Idle agents.
+    /// How many agents wait for a prompt; each number is measured.
     pub idle: Vec<usize>,
     /// Subscribers, and how many events are delivered in all.
     pub fanout: (Vec<usize>, u64),
@@ -312,7 +312,7 @@ impl std::fmt::Debug for Service {
 }
 
 impl Service {
-    /// Starts it.
+    /// Starts the process, and waits until it says its port.
     pub fn start() -> Result<Self, Error> {
         let mut child = command(&Role::Mock)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take();
@@ -323,7 +323,7 @@ impl Service {
         Ok(Self { child, input, output, port })
     }
 
-    /// Where it is.
+    /// The port that it listens at, on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }

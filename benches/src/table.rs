@@ -5,9 +5,9 @@ use std::fmt::Write;
 /// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Microseconds, from seconds.
+    /// A time in seconds, shown in microseconds.
     Micros(f64),
-    /// Kilobytes, from bytes.
+    /// A size in bytes, shown in kilobytes.
     Kilobytes(f64),
     /// How many times the other.
     Times(f64),
@@ -15,7 +15,7 @@ pub enum Value {
     PerSecond(f64),
     /// Megabytes per second, from bytes.
     MegabytesPerSecond(f64),
-    /// A plain number.
+    /// A number without a unit.
     Count(f64),
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for Beside {
 /// What is hoped for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// Nothing in particular.
+    /// There is no goal: it is measured to be seen.
     None,
     /// The ratio to the loop is at most this.
     Ratio(f64),
@@ -66,14 +66,14 @@ pub enum Goal {
     AtLeast(Value),
 }
 
-/// One measure.
+/// One measure: a line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured.
+    /// What was measured, and of how many.
     pub measure: String,
-    /// The loop's value.
+    /// What the hand-written loop needed.
     pub hand: Beside,
-    /// Playhouse's value.
+    /// What Playhouse needed.
     pub house: Value,
     /// Playhouse to the loop.
     pub ratio: Option<f64>,
@@ -122,7 +122,7 @@ impl Row {
     }
 }
 
-/// The bare number.
+/// The number without its unit.
 pub fn number(value: Value) -> f64 {
     match value {
         Value::Micros(n)
@@ -163,7 +163,7 @@ pub fn render(rows: &[Row]) -> String {
     out
 }
 
-/// The middle value.
+/// The middle one of the values in their order; NaN of none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -8,12 +8,12 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use playhouse::prelude::*;
-use playhouse::protocol::{ProviderError, StreamConfig, ToolExecutionStrategy};
+use playhouse::protocol::{ProviderError, StreamConfig, ToolExecutionStrategy, lock};
 use playhouse::provider::StreamSink;
 use playhouse::tools::default_tools;
 use serde::{Deserialize, Serialize};
@@ -32,26 +32,26 @@ const FILES: usize = 1_000;
 /// What is searched for; one line in fifty files has it.
 const NEEDLE: &str = "the needle";
 
-/// What is done.
+/// What each tool call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// A tool that does nothing: the pipeline alone.
     Nothing,
-    /// `read_file`, 1 KB.
+    /// `read_file` of a file of 1 KB.
     ReadSmall,
-    /// `read_file`, 1 MB.
+    /// `read_file` of a file of 1 MB.
     ReadLarge,
-    /// `edit_file`, 1 KB.
+    /// `edit_file` of a file of 1 KB.
     Edit,
     /// `search` in a thousand files.
     Search,
-    /// `bash` with `true`.
+    /// `bash` that runs `true`: what a process costs.
     Bash,
 }
 
 impl Operation {
-    /// All of them.
+    /// In the order of the table.
     pub const ALL: [Self; 6] = [Self::Nothing, Self::ReadSmall, Self::ReadLarge, Self::Edit, Self::Search, Self::Bash];
 
     /// Reads run as they do for everybody; what is compared with one that is done by hand runs one at a time, as that does.
@@ -163,7 +163,7 @@ impl Stage {
             }
         }
         self.house.dismiss(agent.id()).await;
-        Ok(std::mem::take(&mut pauses.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut lock(&pauses)))
     }
 
     fn call(&self, number: usize) -> Value {
@@ -235,11 +235,11 @@ impl StreamProvider for Timed {
 
     async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
         let asked = Instant::now();
-        if let Some(answered) = self.answered.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            self.pauses.lock().unwrap_or_else(PoisonError::into_inner).push(asked.duration_since(answered));
+        if let Some(answered) = lock(&self.answered).take() {
+            lock(&self.pauses).push(asked.duration_since(answered));
         }
         let message = self.script.stream(config, tx).await?;
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.answered) = Some(Instant::now());
         Ok(message)
     }
 }
@@ -269,7 +269,7 @@ fn tree(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does nothing.
+/// A tool that does nothing: what is measured is the way to it and back.
 struct Nothing;
 
 #[async_trait]

@@ -47,19 +47,19 @@ const END: &str = "0\r\n\r\n";
 /// A response, as it is written to the socket.
 #[derive(Debug)]
 pub enum Play {
-    /// All at once.
+    /// All of it in one write.
     Whole(Vec<u8>),
     /// The first part at once, then the second part again and again in step, then the third.
     Paced {
-        /// The head.
+        /// The head, and the beginning of the body.
         first: Vec<u8>,
-        /// One piece.
+        /// What is written at each step.
         piece: Vec<u8>,
-        /// How many pieces.
+        /// How often the piece is written.
         pieces: u32,
         /// From one piece to the next.
         step: Duration,
-        /// What ends it.
+        /// What is written when the last piece has been.
         last: Vec<u8>,
     },
 }
@@ -116,7 +116,7 @@ pub fn tool_turn(number: u64) -> Play {
     Play::Whole(body.into_bytes())
 }
 
-/// The last response.
+/// The response that ends a conversation: text, and no call.
 pub fn last_turn() -> Play {
     let mut body = HEAD.to_owned();
     body.push_str(&delta(json!({"role": "assistant", "content": "", "refusal": null})));

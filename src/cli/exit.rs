@@ -9,13 +9,13 @@ pub const INTERRUPTED: u8 = 130;
 /// Why the program does not end with 0. The text is one line that says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The run failed.
+    /// The run began and failed.
     Failed(String),
     /// Refused before a run started.
     Refused(String),
     /// A limit stopped the run.
     Limit(String),
-    /// Someone interrupted it.
+    /// A signal asked to stop.
     Interrupted(String),
     /// Whoever read the output is gone.
     HungUp,
@@ -29,7 +29,7 @@ impl Exit {
         Self::Refused(error.to_string())
     }
 
-    /// The exit code.
+    /// The exit code; README.md lists them.
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,

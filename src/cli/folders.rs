@@ -28,7 +28,7 @@ pub fn real_folder(path: &Path) -> Result<PathBuf, Exit> {
     if real.is_dir() { Ok(real) } else { Err(refused("not a directory".to_owned())) }
 }
 
-/// The current directory.
+/// The current directory, which may have been removed.
 pub fn here() -> Result<PathBuf, Exit> {
     std::env::current_dir()
         .and_then(|path| path.canonicalize())

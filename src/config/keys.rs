@@ -57,7 +57,7 @@ pub enum ByProject {
     Yes,
     /// It may, within this.
     Only(&'static str),
-    /// It may not.
+    /// Only the user's file, the environment and flags may.
     No,
 }
 

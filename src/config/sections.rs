@@ -51,7 +51,7 @@ settings! {
 }
 
 settings! {
-    /// `[azure]`: Azure OpenAI.
+    /// `[azure]`: a resource of Azure OpenAI.
     Azure {
         /// Where the resource is.
         base_url: Option<String> = None,
@@ -61,7 +61,7 @@ settings! {
 }
 
 settings! {
-    /// `[vertex]`: Google Vertex.
+    /// `[vertex]`: Gemini on Google Cloud.
     Vertex {
         /// Where it is; `None` is the region's own place.
         base_url: Option<String> = None,
@@ -73,7 +73,7 @@ settings! {
 }
 
 settings! {
-    /// `[bedrock]`: Amazon Bedrock.
+    /// `[bedrock]`: the models on Amazon Bedrock.
     Bedrock {
         /// Where it is; `None` is the region's own place.
         base_url: Option<String> = None,
@@ -89,7 +89,7 @@ settings! {
         allow: Vec<String> = Vec::new(),
         /// What is asked about in any mode.
         ask: Vec<String> = Vec::new(),
-        /// What never runs.
+        /// What never runs, whoever says yes.
         forbid: Vec<String> = Vec::new(),
     }
 }
@@ -104,11 +104,11 @@ impl Permissions {
 settings! {
     /// `[connection]`: what every connection to a service keeps to; `None` is no limit.
     Connection {
-        /// Requests at once.
+        /// The most requests that are under way at once.
         concurrency: Option<u32> = None,
-        /// Requests per minute.
+        /// The most requests that begin within a minute.
         requests_per_minute: Option<u32> = None,
-        /// Tokens per minute.
+        /// The most tokens that are used within a minute, as the service counts them.
         tokens_per_minute: Option<u64> = None,
         /// Failures in a row after which a service is left alone.
         breaker_failures: u32 = BreakerRules::default().failures,
@@ -126,7 +126,7 @@ settings! {
 }
 
 impl Connection {
-    /// The rules alone.
+    /// The limits and the breaker, without the deadlines.
     pub(crate) fn rules(&self) -> ConnectionRules {
         let pause = Duration::from_millis(self.breaker_pause_ms.value);
         let usual = BreakerRules::default();
@@ -178,7 +178,7 @@ settings! {
         initial_delay_ms: u64 = RetryConfig::default().initial_delay_ms,
         /// Growth from one delay to the next.
         backoff_multiplier: f64 = RetryConfig::default().backoff_multiplier,
-        /// The longest delay.
+        /// The longest delay before a retry, however many came before.
         max_delay_ms: u64 = RetryConfig::default().max_delay_ms,
     }
 }

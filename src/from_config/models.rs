@@ -12,7 +12,7 @@ use crate::config::{Config, ModelName, Shown, known_provider};
 /// The model that is asked, and those that are fallen back on, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Models {
-    /// Who is asked.
+    /// The model that is asked first.
     pub(super) first: ModelConfig,
     /// Who is asked when that fails.
     pub(super) fallbacks: Vec<ModelConfig>,

@@ -1,8 +1,9 @@
 //! A hand on a loop that runs as a function.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use playhouse_agent::{Agent, AgentHandle};
+use playhouse_protocol::lock;
 
 use super::LoopError;
 
@@ -15,16 +16,16 @@ const MOST_HELD: usize = 64;
 /// What is said before the loop begins is held for it, up to 64 messages. Once it has ended nobody listens, which is an
 /// error; the next loop with the same control can be spoken to again. A control is for one loop at a time.
 #[derive(Clone, Debug, Default)]
-pub struct LoopControl(Arc<Mutex<Stage>>);
+pub struct LoopControl(Arc<Mutex<LoopPhase>>);
 
 #[derive(Debug)]
-enum Stage {
+enum LoopPhase {
     Before(Vec<Said>),
     Running(AgentHandle),
     Ended,
 }
 
-impl Default for Stage {
+impl Default for LoopPhase {
     fn default() -> Self {
         Self::Before(Vec::new())
     }
@@ -54,14 +55,14 @@ impl LoopControl {
     }
 
     async fn say(&self, said: Said) -> Result<(), LoopError> {
-        let agent = match &mut *self.stage() {
-            Stage::Before(held) if held.len() >= MOST_HELD => return Err(LoopError::TooMuchHeld(MOST_HELD)),
-            Stage::Before(held) => {
+        let agent = match &mut *lock(&self.0) {
+            LoopPhase::Before(held) if held.len() >= MOST_HELD => return Err(LoopError::TooMuchHeld(MOST_HELD)),
+            LoopPhase::Before(held) => {
                 held.push(said);
                 return Ok(());
             }
-            Stage::Running(agent) => agent.clone(),
-            Stage::Ended => return Err(LoopError::Ended),
+            LoopPhase::Running(agent) => agent.clone(),
+            LoopPhase::Ended => return Err(LoopError::Ended),
         };
         said.to(&agent).await
     }
@@ -69,13 +70,13 @@ impl LoopControl {
     /// Lets a loop be spoken to until the answer is dropped. What was said before it is said to it first.
     pub(super) async fn begin(&self, agent: &AgentHandle) -> Result<Begun, LoopError> {
         let before = {
-            let mut stage = self.stage();
-            let before = match &mut *stage {
-                Stage::Before(held) => std::mem::take(held),
-                Stage::Ended => Vec::new(),
-                Stage::Running(_) => return Err(LoopError::ControlInUse),
+            let mut phase = lock(&self.0);
+            let before = match &mut *phase {
+                LoopPhase::Before(held) => std::mem::take(held),
+                LoopPhase::Ended => Vec::new(),
+                LoopPhase::Running(_) => return Err(LoopError::ControlInUse),
             };
-            *stage = Stage::Running(agent.clone());
+            *phase = LoopPhase::Running(agent.clone());
             before
         };
         let begun = Begun(self.clone());
@@ -83,10 +84,6 @@ impl LoopControl {
             said.to(agent).await?;
         }
         Ok(begun)
-    }
-
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,6 +103,6 @@ pub(super) struct Begun(LoopControl);
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        *self.0.stage() = Stage::Ended;
+        *lock(&self.0.0) = LoopPhase::Ended;
     }
 }

@@ -59,7 +59,7 @@ impl Place {
         place.set("HOME", place.home());
         place.set("XDG_CONFIG_HOME", place.home().join("config"));
         place.set("XDG_DATA_HOME", place.home().join("data"));
-        // Tools are programs.
+        // Tools start programs, which are found by it.
         place.set("PATH", std::env::var_os("PATH").unwrap());
         place
     }

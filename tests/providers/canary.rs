@@ -81,7 +81,6 @@ fn around(text: &str, what: &str) -> String {
     text.chars().skip(at.saturating_sub(200)).take(400).collect()
 }
 
-/// What is logged.
 mod log {
     use std::fmt::Write;
     use std::sync::{Arc, Mutex};

@@ -47,7 +47,7 @@ pub struct Journals {
     pub last_words: BTreeMap<String, String>,
     /// Tool calls by their id.
     pub calls: BTreeMap<String, Call>,
-    /// How runs ended.
+    /// How each run ended, in order.
     pub outcomes: Vec<Outcome>,
 }
 

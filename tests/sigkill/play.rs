@@ -65,7 +65,7 @@ struct Death {
     asked: usize,
 }
 
-/// One play.
+/// One session that is killed and resumed until it is through.
 #[derive(Debug)]
 pub struct Play {
     folder: TempDir,
@@ -110,7 +110,7 @@ impl Play {
         self.deaths.len()
     }
 
-    /// Starts `playhouse run`.
+    /// Starts `playhouse run`, which ends itself at the fail point.
     pub fn start(&mut self, fail: Fail<'_>) -> Process {
         let (base_url, cwd, prompt) = (self.model.base_url.clone(), self.cwd(), self.prompt);
         let mut command = self.command("run", fail);
@@ -119,7 +119,7 @@ impl Play {
         self.spawn(command)
     }
 
-    /// Starts `playhouse resume`.
+    /// Starts `playhouse resume`, which ends itself at the fail point.
     pub fn start_resume(&mut self, fail: Fail<'_>) -> Process {
         let command = self.command("resume", fail);
         self.spawn(command)

@@ -228,7 +228,7 @@ pub async fn healthy(agent: &AgentHandle) -> playhouse::agent::AgentState {
     state
 }
 
-/// An event's name.
+/// The name of the event's variant.
 pub fn name_of(event: &AgentEvent) -> String {
     serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned()
 }

@@ -7,7 +7,7 @@ use syn::{Error, ItemFn, Result};
 use crate::function::{Function, Parameter, Passing};
 use crate::options::{Effect, Options};
 
-/// The whole expansion.
+/// What the attribute and the function below it become.
 pub(crate) fn tool(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options = Options::read(options)?;
     let item: ItemFn = syn::parse2(item).map_err(|error| {

@@ -17,7 +17,7 @@ pub(crate) struct Function {
     pub(crate) parameters: Vec<Parameter>,
     /// The function, without what only the macro reads.
     pub(crate) item: ItemFn,
-    /// The doc attributes.
+    /// Its doc attributes, which the struct gets too.
     pub(crate) docs: Vec<Attribute>,
 }
 
@@ -25,14 +25,12 @@ pub(crate) struct Function {
 pub(crate) enum Parameter {
     /// An argument of the call.
     Argument {
-        /// Its name.
         name: Ident,
         /// What its field gets: doc comments, `serde` and `schemars`.
         attributes: Vec<Attribute>,
-        /// Its type.
         ty: Box<Type>,
     },
-    /// The context.
+    /// The `ToolContext`.
     Context(Passing),
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Options {
 pub(crate) enum Effect {
     /// Not to be repeated.
     Once,
-    /// Changes nothing.
+    /// Changes nothing, and may be repeated and run beside others.
     Read,
     /// Doing it twice with the same arguments is doing it once.
     Idempotent,

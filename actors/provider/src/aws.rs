@@ -41,7 +41,7 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub(crate) struct Environment(Arc<Lookup>);
 
 impl Environment {
-    /// The process's own.
+    /// The variables of this process, looked up each time.
     pub(crate) fn of_process() -> Self {
         Self(Arc::new(|name| std::env::var(name).ok()))
     }
@@ -58,7 +58,7 @@ impl Environment {
         (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 
-    /// The user's home.
+    /// The folder that `~` means, where the profiles are beneath.
     fn home(&self) -> Option<PathBuf> {
         self.get("HOME").or_else(|| self.get("USERPROFILE")).map(PathBuf::from)
     }

@@ -6,13 +6,12 @@
 //! - Owns: the request's future.
 //! - Says its end once, whatever ends it. A panic, or an end without a result, is [`ProviderError::Lost`].
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use playhouse_protocol::{Message, ProviderError, StreamConfig};
-use playhouse_supervision::Task;
+use playhouse_supervision::{Task, panic_text};
 
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
@@ -33,7 +32,7 @@ pub(crate) type Outcome = Result<Message, ProviderError>;
 /// What a call says of itself.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// It ended so.
+    /// The attempt is over. Said once.
     Ended(Outcome, Rest),
     /// What was left is done.
     Done,
@@ -42,7 +41,7 @@ pub(crate) enum Said {
 /// Whether a call that has ended still has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// It is over.
+    /// Nothing: its request is over.
     None,
     /// It reads the rest of what the service sends.
     Some,
@@ -61,7 +60,9 @@ pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Task {
         let outcome = work.catch_unwind().await;
         let rest = sink.rest();
         let left = if rest.is_some() { Rest::Some } else { Rest::None };
-        let outcome = outcome.unwrap_or_else(|panic| Err(ProviderError::Lost { message: panic_text(panic.as_ref()) }));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            Err(ProviderError::Lost { message: format!("it panicked: {}", panic_text(panic.as_ref())) })
+        });
         let say = end.tell(outcome, left);
         if let (Some(rest), Some(say)) = (rest, say) {
             // However it ends, it has ended.
@@ -88,12 +89,6 @@ impl<F: Fn(Said)> Drop for End<F> {
             say(Said::Ended(Err(ProviderError::Lost { message: "it was stopped".to_owned() }), Rest::None));
         }
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("it panicked: {}", text.as_deref().unwrap_or("no message"))
 }
 
 #[cfg(test)]

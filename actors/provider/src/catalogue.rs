@@ -9,7 +9,7 @@ pub const AS_OF: &str = "2025-12-01";
 /// What is known of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The provider's name.
+    /// The provider, as in `PROVIDER/ID`.
     pub provider: &'static str,
     /// The model's id without its date.
     pub id: &'static str,

@@ -36,12 +36,12 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, DerivedActorRef, Su
 use self::order::Order;
 pub use self::order::Patience;
 pub use self::rules::{BreakerRules, ConnectionRules};
-pub use self::state::ConnectionState;
-pub use self::status::{BreakerStatus, ClosedGate, ConnectionStatus};
+use self::state::ConnectionState;
+pub use self::status::ConnectionStatus;
 pub use crate::call::Rest;
 use crate::provider::StreamProvider;
 
-/// A provider connection.
+/// The actor of a provider connection: one for each service and key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Connection;
 
@@ -73,7 +73,7 @@ pub enum ConnectionMsg {
         call: CallId,
         /// The request; attempts count on from its `attempt`.
         config: StreamConfig,
-        /// How to retry.
+        /// How often and after which pauses a failed attempt is repeated.
         retry: RetryConfig,
         /// What to do when the service has to be waited for.
         patience: Patience,
@@ -92,7 +92,7 @@ pub enum ConnectionMsg {
     GoOn {
         /// The id that the call was begun with.
         call: CallId,
-        /// The next attempt.
+        /// The number of the attempt that may be made; another is ignored.
         attempt: u32,
     },
     /// A pause is over; the connection's own timer.
@@ -120,7 +120,7 @@ pub enum ConnectionMsg {
         call: CallId,
         /// The attempt: the end of one that was replaced is stale.
         generation: u64,
-        /// How it ended.
+        /// The whole response, or why there is none.
         outcome: Box<Result<Message, ProviderError>>,
         /// Whether it still has something to do.
         rest: Rest,
@@ -137,8 +137,8 @@ impl ConnectionMsg {
     pub const NAMES: [&'static str; 9] =
         ["Start", "Cancel", "GoOn", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
 
-    /// The message's name.
-    pub fn name(&self) -> &'static str {
+    /// One of [`ConnectionMsg::NAMES`], for fail points.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
             Self::Cancel { .. } => "Cancel",

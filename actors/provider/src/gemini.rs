@@ -41,12 +41,12 @@ struct Gemini {
     older: Transcripts,
 }
 
-/// Who is asked.
+/// Where requests go.
 #[derive(Debug)]
 enum Host {
-    /// The public service.
+    /// The public service, known by a key.
     Public(Url),
-    /// Google Cloud.
+    /// Google Cloud: one project in one region, known by a token.
     Vertex(vertex::CloudLocation),
 }
 

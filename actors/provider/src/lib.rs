@@ -33,8 +33,7 @@ mod testing;
 mod wire;
 
 pub use connection::{
-    BreakerRules, BreakerStatus, ClosedGate, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules,
-    ConnectionStatus, Patience, Rest,
+    BreakerRules, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Patience, Rest,
 };
 pub use presets::{Access, PRESETS, Preset, model_named, preset};
 pub use provider::StreamProvider;
@@ -48,7 +47,6 @@ pub use wire::decoder::{Decoder, Finish, Limits, Progress, Response};
 pub use wire::http::HttpTransport;
 pub use wire::service::{Deadlines, Service, ServiceOptions};
 pub use wire::setup::{Answers, SetupError, Wiring, Wrap};
-pub use wire::sse;
 pub use wire::transport::{Body, HttpRequest, HttpResponse, Transport, TransportError, TransportErrorKind};
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.

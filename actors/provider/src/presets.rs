@@ -31,7 +31,7 @@ pub struct Preset {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// What it speaks.
+    /// The protocol that its requests and answers are in.
     pub api: ApiProtocol,
     /// Where it is; `None` where that depends on the account.
     pub base_url: Option<&'static str>,
@@ -45,7 +45,7 @@ pub struct Preset {
     pub example: &'static str,
 }
 
-/// OpenAI itself.
+/// What chat completions are at OpenAI itself; the others are told by how they differ.
 const OPENAI: OpenAiCompat = OpenAiCompat {
     max_tokens_field: MaxTokensField::MaxCompletionTokens,
     system_role: SystemRole::System,
@@ -316,7 +316,7 @@ impl Preset {
     }
 
     /// The variable that holds the key: the first that is set, else the first; `None` where it is no matter of one.
-    pub fn key_variable(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
+    pub(crate) fn key_variable(&self, variable: impl Fn(&str) -> Option<String>) -> Option<&'static str> {
         let set = |names: &'static [&'static str]| names.iter().copied().find(|name| variable(name).is_some());
         match self.access {
             Access::Key(names) => set(names).or(names.first().copied()),

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use futures::future::BoxFuture;
 use playhouse_protocol::{CallId, CallReport, Credit, StreamDelta, StreamEvent, lock};
@@ -46,14 +46,14 @@ enum Phase {
 
 impl StreamSink {
     /// A sink that reports to an agent. An agent that is dead is no error: the reports are dropped.
-    pub fn new(call: CallId, attempt: u32, reply: DerivedActorRef<CallReport>) -> Self {
+    pub(crate) fn new(call: CallId, attempt: u32, reply: DerivedActorRef<CallReport>) -> Self {
         Self::with(call, attempt, move |report| {
             let _ = reply.send_message(report);
         })
     }
 
     /// A sink that hands its batches to `out`, which must not block.
-    pub fn with(call: CallId, attempt: u32, out: impl Fn(CallReport) + Send + Sync + 'static) -> Self {
+    pub(crate) fn with(call: CallId, attempt: u32, out: impl Fn(CallReport) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             call,
             attempt,
@@ -71,18 +71,18 @@ impl StreamSink {
     }
 
     /// The same sink, which calls `tell` when the response begins. It must not block.
-    pub fn on_start(self, tell: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn on_start(self, tell: impl FnOnce() + Send + 'static) -> Self {
         *lock(&self.0.on_start) = Some(Box::new(tell));
         self
     }
 
     /// Leaves something to be done after the response, which is whole, has been told: until then its request counts as
     /// one that is under way. It must end by itself, and soon.
-    pub fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn leave(&self, rest: impl Future<Output = ()> + Send + 'static) {
         *lock(&self.0.rest) = Some(Box::pin(rest));
     }
 
-    /// What was left.
+    /// What [`StreamSink::leave`] left, once.
     pub(crate) fn rest(&self) -> Option<BoxFuture<'static, ()>> {
         lock(&self.0.rest).take()
     }
@@ -94,7 +94,7 @@ impl StreamSink {
     }
 
     /// Takes an event and keeps it, for whoever sends several on at once with [`StreamSink::flush`].
-    pub fn hold(&self, event: StreamEvent) {
+    pub(crate) fn hold(&self, event: StreamEvent) {
         let delta = match event {
             StreamEvent::TextDelta { delta } => StreamDelta::Text { delta },
             StreamEvent::ThinkingDelta { delta } => StreamDelta::Thinking { delta },
@@ -126,7 +126,7 @@ impl StreamSink {
     }
 
     /// Sends on what is held, or as soon as its predecessors have been taken. Never waits.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         self.0.pump();
     }
 
@@ -141,7 +141,7 @@ impl StreamSink {
     }
 
     /// Forgets what is pending and closes the sink: the call was cancelled.
-    pub fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         let mut pending = self.0.lock();
         pending.deltas.clear();
         pending.phase = Phase::Closed;
@@ -198,7 +198,7 @@ impl Shared {
 impl Drop for Shared {
     /// Who asks without a connection has nobody to do the rest: it does itself.
     fn drop(&mut self) {
-        let rest = self.rest.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let rest = lock(&self.rest).take();
         if let (Some(rest), Ok(runtime)) = (rest, tokio::runtime::Handle::try_current()) {
             runtime.spawn(rest);
         }

@@ -31,7 +31,6 @@ pub(crate) fn config(prompt: &str) -> StreamConfig {
     }
 }
 
-/// A model's message.
 pub(crate) fn assistant(content: Vec<Content>) -> Message {
     Message::Assistant {
         content,
@@ -44,7 +43,6 @@ pub(crate) fn assistant(content: Vec<Content>) -> Message {
     }
 }
 
-/// A tool's answer.
 pub(crate) fn result(id: &str, tool: &str) -> Message {
     Message::ToolResult {
         tool_call_id: id.into(),

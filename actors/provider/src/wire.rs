@@ -10,6 +10,6 @@ pub(crate) mod names;
 pub(crate) mod schema;
 pub(crate) mod service;
 pub(crate) mod setup;
-pub mod sse;
+pub(crate) mod sse;
 pub(crate) mod transcripts;
 pub(crate) mod transport;

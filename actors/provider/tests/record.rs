@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 const TEXT: &[u8] = include_bytes!("fixtures/chat_text.sse");
 const TOOLS: &[u8] = include_bytes!("fixtures/chat_tools.sse");
 const KEY: &str = "sk-canary/42=";
-/// Nobody is there.
+/// A port where nobody listens: whoever asks there was not replayed.
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
 fn provider(base_url: &str, key: &str, wrap: Wrap) -> Arc<dyn StreamProvider> {

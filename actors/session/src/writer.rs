@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use playhouse_protocol::{Batch, CommitReport, Durability, Seq, SessionId};
 use playhouse_supervision::Threads;
-use playhouse_supervision::threads::panic_text;
+use playhouse_supervision::panic_text;
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;

@@ -59,7 +59,7 @@ pub(super) struct Word {
     pub(super) span: Range<usize>,
 }
 
-/// A simple command.
+/// A simple command, and how it is joined to the one before.
 #[derive(Debug)]
 pub(super) struct Simple {
     pub(super) words: Vec<Word>,

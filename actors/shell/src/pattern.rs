@@ -41,7 +41,7 @@ pub enum PatternError {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Reads a pattern: words as a shell has them, `*` for any text in one, and as the last for any further words.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         if let Some(c) = text.chars().find(|c| is_hidden(*c)) {
             return Err(PatternError::Hidden(c));

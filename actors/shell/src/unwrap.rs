@@ -150,7 +150,7 @@ fn value(word: &str) -> Option<Inner> {
     word.split_once('=').map(|(_, value)| Inner::Text(value.to_owned()))
 }
 
-/// What `find` executes.
+/// The commands that follow `-exec` and its kin in the arguments of `find` and `fd`.
 fn executed(args: &[String]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut rest = args;

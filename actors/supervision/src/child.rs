@@ -15,7 +15,7 @@ use crate::restart::{Exit, RestartBudget, RestartPolicy};
 pub const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// The stop reason by which an actor tells its supervisor that it has finished: see [`finish`].
-pub const FINISHED: &str = "finished";
+const FINISHED: &str = "finished";
 
 /// Starts one incarnation, linked to the given supervisor, and returns it.
 ///

@@ -71,7 +71,7 @@ impl<M> fmt::Debug for Directory<M> {
 }
 
 impl<M: Message> Directory<M> {
-    /// An empty directory.
+    /// A directory that knows no id yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,10 +1,10 @@
 //! Supervisors, restart budgets, stable addresses, admission and the live tree, on ractor.
 //!
-//! ractor reports a dead child and restarts nothing; this crate adds what a long-lived house needs. [`restart`] is
-//! pure: policies, budgets and backoff as values, with time and chance passed in. [`supervisor`] is the actor that
-//! lives by them; a [`Roster`] keeps the children that one was given later. [`directory`] gives addresses that outlive
-//! actors, [`admission`] bounds what waits for one, [`tree`] shows what is alive, [`threads`] has room for work that
-//! blocks, and [`selftest`] refuses a build in which none of this could work.
+//! ractor reports a dead child and restarts nothing; this crate adds what a long-lived house needs.
+//! [`RestartPolicy`], [`RestartBudget`] and [`Backoff`] are pure: values, with time and chance passed in. [`Supervisor`]
+//! is the actor that lives by them; a [`Roster`] keeps the children that one was given later. [`Directory`] gives
+//! addresses that outlive actors, [`Admission`] bounds what waits for one, [`Tree`] shows what is alive, [`Threads`] have
+//! room for work that blocks, and [`unwinding`] refuses a build in which none of this could work.
 //!
 //! It does no I/O but timers, tasks and threads. It never drops a child silently, never restarts without a bound, never
 //! ends itself because a child keeps failing, never waits in a handler, and remembers nothing about a child that
@@ -33,26 +33,26 @@
 //! | [`Shutdown::Stop`] | finished | dropped | yes | killed |
 //! | [`Shutdown::Drain`] | finished | all handled | yes | killed |
 //!
-//! What is still there [`KILL_GRACE`](child::KILL_GRACE) after a kill blocks its thread: it is given up with
+//! What is still there [`KILL_GRACE`] after a kill blocks its thread: it is given up with
 //! [`SupervisorError::Stuck`]. Such a handler may also hold up whatever its thread woke last, a supervisor included:
-//! blocking work belongs on [`threads`] of its own. A supervisor that is stopped (`Shutdown`, or by its own supervisor) ends its
+//! blocking work belongs on [`Threads`] of its own. A supervisor that is stopped (`Shutdown`, or by its own supervisor) ends its
 //! children first, the last started first; one that is killed or crashes takes its children with it at once.
 
-pub mod admission;
+mod admission;
 pub mod chaos;
-pub mod child;
-pub mod directory;
+mod child;
+mod directory;
 mod lru;
-pub mod restart;
+mod restart;
 mod roster;
-pub mod selftest;
-pub mod supervisor;
+mod selftest;
+mod supervisor;
 mod task;
-pub mod threads;
-pub mod tree;
+mod threads;
+mod tree;
 
 pub use admission::{Admission, Busy, Permit};
-pub use child::{ChildSpec, Shutdown, StartFn, finish, start_fn};
+pub use child::{ChildSpec, KILL_GRACE, Shutdown, StartFn, finish, start_fn};
 pub use directory::{Absent, Directory};
 pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, RestartBudget, RestartHistory, RestartPolicy};
@@ -60,5 +60,5 @@ pub use roster::Roster;
 pub use selftest::{PanicAborts, unwinding};
 pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
 pub use task::Task;
-pub use threads::{NoResult, ThreadPermit, Threads};
+pub use threads::{NoResult, ThreadPermit, Threads, panic_text};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};

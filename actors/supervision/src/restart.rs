@@ -42,7 +42,7 @@ impl fmt::Display for Exit {
 /// The pause before a restart: doubles from `initial` to `max`, each time with a jitter of ±20 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first pause.
+    /// The pause before the first restart of a row.
     pub initial: Duration,
     /// The longest pause, before jitter.
     pub max: Duration,
@@ -56,7 +56,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The pause before the `nth` restart of a row (the first is 1), with a `roll` between 0 and 1 for the jitter.
-    pub fn pause(&self, nth: u32, roll: f64) -> Duration {
+    pub(crate) fn pause(&self, nth: u32, roll: f64) -> Duration {
         let doubled = 2u32.checked_pow(nth.saturating_sub(1)).map_or(self.max, |by| self.initial.saturating_mul(by));
         let roll = if roll.is_nan() { 0.5 } else { roll.clamp(0.0, 1.0) };
         let jittered = doubled.min(self.max).as_secs_f64() * (0.8 + 0.4 * roll);

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 
-use crate::child::{ChildSpec, Ended, Shutdown, finish, start_fn, unasked};
-use crate::restart::{Exit, RestartBudget, RestartPolicy};
+use crate::child::{ChildSpec, Ended, finish, unasked};
+use crate::restart::Exit;
 use crate::tree::Tree;
 use state::State;
 
@@ -73,7 +73,7 @@ pub enum SupervisorError {
         /// The id that was to be used twice.
         id: String,
     },
-    /// No such child.
+    /// Nobody has this id: the child ended and was forgotten, or never was.
     #[error("there is no child `{id}` here: look in the tree for the ids that are")]
     Unknown {
         /// The id that was asked for.
@@ -113,9 +113,9 @@ pub enum SupervisorError {
 }
 
 /// Gets a started child.
-pub type StartReply = RpcReplyPort<Result<ActorCell, SupervisorError>>;
+type StartReply = RpcReplyPort<Result<ActorCell, SupervisorError>>;
 /// Learns that a child has ended.
-pub type StopReply = RpcReplyPort<Result<(), SupervisorError>>;
+type StopReply = RpcReplyPort<Result<(), SupervisorError>>;
 
 /// What a supervisor takes.
 #[derive(Debug)]
@@ -143,12 +143,12 @@ pub enum SupervisorMsg {
     },
     /// Ends every child, then itself; answered when the children are gone.
     Shutdown {
-        /// Learns of it.
+        /// Told when the last child is gone.
         reply: RpcReplyPort<()>,
     },
     /// Counts what the supervisor holds.
     Census {
-        /// Gets the numbers.
+        /// Gets the numbers as they are when the message is handled.
         reply: RpcReplyPort<Census>,
     },
     /// A task of the supervisor has something to say.
@@ -159,8 +159,8 @@ impl SupervisorMsg {
     /// Every name that [`SupervisorMsg::name`] gives.
     pub const NAMES: [&'static str; 6] = ["Start", "Stop", "Resume", "Shutdown", "Census", "Report"];
 
-    /// The message's name.
-    pub fn name(&self) -> &'static str {
+    /// One of [`SupervisorMsg::NAMES`], for fail points.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
             Self::Stop { .. } => "Stop",
@@ -243,26 +243,6 @@ impl Supervisor {
     /// Starts a supervisor that nobody supervises.
     pub async fn root(args: SupervisorArgs) -> Result<ActorRef<SupervisorMsg>, SpawnErr> {
         Ok(Actor::spawn(None, Self, args).await?.0)
-    }
-
-    /// A supervisor as a child of another: always restarted, with its first children.
-    pub fn child(args: SupervisorArgs, shutdown: Shutdown) -> ChildSpec {
-        ChildSpec {
-            id: args.id.clone(),
-            kind: "supervisor",
-            restart: RestartPolicy::Permanent,
-            budget: RestartBudget::default(),
-            shutdown,
-            start: start_fn(move |above| {
-                let args = args.clone();
-                async move {
-                    match Actor::spawn_linked(None, Self, args, above).await {
-                        Ok((actor, _)) => Ok(actor.get_cell()),
-                        Err(error) => Err(error.to_string()),
-                    }
-                }
-            }),
-        }
     }
 
     /// Asks a supervisor to start a child.

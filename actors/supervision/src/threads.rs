@@ -22,7 +22,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How long a thread without work stays.
-pub const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(5);
 /// How long after the machine refused a thread it is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 

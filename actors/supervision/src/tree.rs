@@ -55,7 +55,7 @@ pub struct NodeSnapshot {
 }
 
 /// Gives what a node says of itself, at the moment somebody looks. It must not block.
-pub type DetailFn = Arc<dyn Fn() -> Value + Send + Sync>;
+type DetailFn = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The live tree; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -185,18 +185,13 @@ impl Node {
 }
 
 impl TreeNode {
-    /// The node's address.
-    pub fn id(&self) -> &str {
-        &self.node.id
-    }
-
     /// Says what the actor is doing now.
     pub fn set_state(&self, state: NodeState) {
         self.node.set_state(state);
     }
 
     /// Says that it is up. What the actor itself has said since it started stands.
-    pub fn started(&self) {
+    pub(crate) fn started(&self) {
         let mut held = self.node.held();
         if held.0 == NodeState::Starting {
             *held = (NodeState::Idle, now());

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kit::*;
-use playhouse_supervision::supervisor::SupervisorMsg;
 use playhouse_supervision::*;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, ActorStatus};
 use tokio::sync::oneshot;
@@ -397,7 +396,18 @@ async fn a_supervisor_that_dies_comes_back_with_its_first_children() {
         children: vec![worker("leaf", &log).into()],
         ..SupervisorArgs::new("inner", stand.tree.clone())
     };
-    let cell = soon(Supervisor::start(&stand.of, Supervisor::child(inner, Shutdown::Stop(DEADLINE)))).await.unwrap();
+    let spec = ChildSpec {
+        id: inner.id.clone(),
+        kind: "supervisor",
+        restart: RestartPolicy::Permanent,
+        budget: RestartBudget::default(),
+        shutdown: Shutdown::Stop(DEADLINE),
+        start: start_fn(move |above| {
+            let started = Actor::spawn_linked(None, Supervisor, inner.clone(), above);
+            async { started.await.map(|(actor, _)| actor.get_cell()).map_err(|error| error.to_string()) }
+        }),
+    };
+    let cell = soon(Supervisor::start(&stand.of, spec)).await.unwrap();
     assert_eq!(stand.notice().await, Notice::Started { id: "inner".into() });
     let inner: ActorRef<SupervisorMsg> = cell.into();
     let leaf = loop {

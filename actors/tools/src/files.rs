@@ -33,7 +33,7 @@ pub(crate) struct Files {
 pub(crate) struct Asked {
     /// As the call has it.
     pub(crate) shown: String,
-    /// The working directory.
+    /// The working directory: where relative paths begin, and what no path leads out of.
     pub(crate) cwd: PathBuf,
 }
 

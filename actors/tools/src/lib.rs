@@ -37,4 +37,4 @@ pub use secrets::secrets_here;
 pub use summary::{CallSummary, summary};
 pub use text::{Capture, edit_distance};
 pub use tool::{DEFAULT_TIMEOUT, Tool};
-pub use toolset::{ToolSet, ToolSetError, UnknownTool, Vetted};
+pub use toolset::{ToolSet, ToolSetError, Vetted};

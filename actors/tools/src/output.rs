@@ -32,7 +32,7 @@ pub(crate) const PREFIX: &str = "output:/";
 pub(crate) const MAX_FILE: u64 = 64 << 20;
 /// The most that a room holds.
 const MAX_ROOM: u64 = 256 << 20;
-/// The longest name.
+/// The longest name of an output, in bytes.
 const MAX_NAME: usize = 64;
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

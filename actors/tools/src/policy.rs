@@ -50,7 +50,7 @@ pub struct Rules {
     pub allow: Vec<Rule>,
     /// What is asked about in any mode.
     pub ask: Vec<Rule>,
-    /// What never runs.
+    /// What never runs, whoever says yes.
     pub forbid: Vec<Rule>,
 }
 

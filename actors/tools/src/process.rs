@@ -117,13 +117,8 @@ impl Process {
         Ok(())
     }
 
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        u32::try_from(self.leader).unwrap_or_default()
-    }
-
     /// Why it runs in no sandbox although it should, if so.
-    pub fn unconfined(&self) -> Option<&str> {
+    pub(crate) fn unconfined(&self) -> Option<&str> {
         match &self.tier {
             Tier::Absent(reason) => Some(reason),
             Tier::Off | Tier::Landlock | Tier::Bwrap => None,
@@ -131,7 +126,7 @@ impl Process {
     }
 
     /// Resolves when it and what it started take more than they may; never otherwise.
-    pub fn exceeded(&self) -> impl Future<Output = Exceeded> + Send + use<> {
+    pub(crate) fn exceeded(&self) -> impl Future<Output = Exceeded> + Send + use<> {
         let Mark { run, tag, confined, processes, .. } = self.mark.clone();
         let (leader, start) = (self.leader, self.start);
         let limits = confined.map(|confined| confined.sandbox.rules.limits);
@@ -146,7 +141,7 @@ impl Process {
     }
 
     /// What the kernel refused to it and to what it started, if anything.
-    pub fn refused(&self) -> Option<Exceeded> {
+    pub(crate) fn refused(&self) -> Option<Exceeded> {
         self.cage.as_ref()?.refused()
     }
 

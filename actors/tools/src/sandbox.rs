@@ -150,7 +150,7 @@ fn least<T: Ord>(granted: T, bound: Option<T>) -> T {
 pub struct Sandbox {
     /// Which tier is asked for, or that the best there is will do.
     pub mode: SandboxMode,
-    /// The house's rules.
+    /// What the house grants, and how much its processes may take.
     pub rules: Arc<SandboxRules>,
 }
 

@@ -55,7 +55,7 @@ impl Capture {
     }
 
     /// As [`Capture::text`]; the line that says how many were dropped goes on with `note`.
-    pub fn text_with(&self, note: &str) -> String {
+    pub(crate) fn text_with(&self, note: &str) -> String {
         let mut kept = self.head.clone();
         if !self.is_truncated() {
             kept.extend(&self.tail);
@@ -178,5 +178,13 @@ mod tests {
                 prop_assert!(last.len() <= max && text.ends_with(&last));
             }
         }
+    }
+
+    #[test]
+    fn distances_are_levenshteins() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "ab"), 2);
+        assert_eq!(edit_distance("ab", ""), 2);
+        assert_eq!(edit_distance("same", "same"), 0);
     }
 }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use jsonschema::{PatternOptions, Validator};
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolDefinition, ToolError, ToolResult};
+use playhouse_supervision::panic_text;
 use serde_json::Value;
 
 use crate::summary::{CallSummary, summary};
-use crate::text::{cut, edit_distance};
+use crate::text::cut;
 use crate::tool::Tool;
 
 /// Caps on what a refusal tells the model.
@@ -58,27 +59,15 @@ pub enum ToolSetError {
     InvalidSchema {
         /// The tool whose schema it is.
         name: String,
-        /// What is wrong.
+        /// The validator's words.
         reason: String,
     },
-}
-
-/// A name that is not in the set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool `{name}`{}; the tools are: {}", nearest_hint(.nearest), list(.known))]
-pub struct UnknownTool {
-    /// The name asked for.
-    pub name: String,
-    /// The name that was probably meant.
-    pub nearest: Option<String>,
-    /// The names there are.
-    pub known: Vec<String>,
 }
 
 /// What can be said about a call before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vetted {
-    /// It can run.
+    /// It can run, once it is allowed.
     Ready {
         /// What a crash on the way would mean.
         effect: EffectClass,
@@ -153,29 +142,6 @@ impl ToolSet {
         self.0.by_name.get(name).and_then(|at| self.0.tools.get(*at))
     }
 
-    /// The tools named, in that order; a name given twice counts once.
-    pub fn select(&self, names: &[String]) -> Result<Self, UnknownTool> {
-        let mut chosen: Vec<Arc<Compiled>> = Vec::new();
-        for name in names {
-            let compiled = self.find(name).ok_or_else(|| self.unknown(name))?;
-            if !chosen.iter().any(|have| Arc::ptr_eq(have, compiled)) {
-                chosen.push(compiled.clone());
-            }
-        }
-        // Names of a set are distinct, so those of a part of it are too.
-        Ok(Self::of(chosen).unwrap_or_else(|_| Self::empty()))
-    }
-
-    fn unknown(&self, name: &str) -> UnknownTool {
-        let distance = |known: &&str| edit_distance(&known.to_lowercase(), &name.to_lowercase());
-        let nearest = self.names().min_by_key(distance).filter(|known| distance(known) <= 1 + name.len() / 3);
-        UnknownTool {
-            name: cut(name, 80),
-            nearest: nearest.map(str::to_owned),
-            known: self.names().map(str::to_owned).collect(),
-        }
-    }
-
     /// What a call touches, whether or not it can run: a call that is refused touches nothing for long.
     pub fn access(&self, name: &str, args: &Value) -> Access {
         let Some(compiled) = self.find(name) else { return Access::Free };
@@ -219,7 +185,7 @@ impl ToolSet {
             let (level, subject) = (tool.level(args), tool.subject(args));
             Vetted::Ready { effect, ask, level, subject, timeout: tool.timeout_for(args) }
         }));
-        asked.unwrap_or_else(|panic| refused(ToolError::Panicked(panic_text(panic)).to_string()))
+        asked.unwrap_or_else(|panic| refused(panicked(&*panic).to_string()))
     }
 }
 
@@ -265,15 +231,9 @@ fn mismatch(validator: &Validator, args: &Value) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// What a panic said.
-pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    cut(text.unwrap_or("no message"), 500)
-}
-
-fn nearest_hint(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+/// A tool's panic, with at most 500 characters of what it said.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> ToolError {
+    ToolError::Panicked(cut(&panic_text(panic), 500))
 }
 
 fn list(names: &[String]) -> String {
@@ -443,25 +403,5 @@ mod tests {
         let set = ToolSet::new(vec![odd("a", json!({}))]).unwrap();
         let reason = blocked(BlockStage::Schema, set.vet("a", &json!({"boom": 1})));
         assert!(reason.contains("crashed") && reason.contains("bomb"), "{reason}");
-    }
-
-    #[test]
-    fn a_selection_keeps_its_order_and_names_what_is_missing() {
-        let all = defaults();
-        let some = all.select(&["bash".into(), "read_file".into(), "bash".into()]).unwrap();
-        assert_eq!(some.names().collect::<Vec<_>>(), ["bash", "read_file"]);
-        let error = all.select(&["raed_file".into()]).unwrap_err();
-        assert_eq!(error.nearest.as_deref(), Some("read_file"));
-        assert!(error.to_string().contains("did you mean `read_file`?"), "{error}");
-        assert!(error.to_string().contains("read_file, list_files, search, edit_file, write_file, bash"), "{error}");
-        assert_eq!(all.select(&["quite_other".into()]).unwrap_err().nearest, None);
-    }
-
-    #[test]
-    fn distances_are_levenshteins() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "ab"), 2);
-        assert_eq!(edit_distance("ab", ""), 2);
-        assert_eq!(edit_distance("same", "same"), 0);
     }
 }

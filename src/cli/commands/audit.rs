@@ -12,7 +12,7 @@ use crate::cli::commands::sessions::{look, print};
 use crate::cli::exit::Exit;
 use crate::cli::terminal::text::{Tint, error_line, one_line};
 
-/// Verifies or shows.
+/// `playhouse audit`: verifies journals, or shows what was decided in one.
 pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
     let is_there = folder.exists();
     match args.command {
@@ -51,7 +51,7 @@ fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit>
     let mut report = Vec::new();
     for session in sessions {
         match store.verify(&session) {
-            // Removed meanwhile.
+            // Removed since it was listed.
             Err(StoreError::Unknown { .. }) if everything => {}
             Err(error @ StoreError::Unknown { .. }) => return Err(Exit::refused(error)),
             checked => report.push((session, checked)),

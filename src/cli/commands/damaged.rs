@@ -24,12 +24,11 @@ use crate::cli::terminal::view::View;
 pub enum Accept {
     /// `--accept-broken-chain` was given.
     Damage,
-    /// It was not.
     Nothing,
 }
 
 impl Accept {
-    /// By the flag.
+    /// Whether the flag was given.
     pub fn of(flag: bool) -> Self {
         if flag { Self::Damage } else { Self::Nothing }
     }

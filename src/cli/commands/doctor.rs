@@ -28,7 +28,7 @@ struct Check {
 /// What it means when something is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Runs need it.
+    /// Without it there are no runs: the exit code says so.
     Required,
     /// It is better to have it.
     Useful,

@@ -136,7 +136,7 @@ async fn all(house: &House, work: &Work) -> Result<(), Exit> {
     for summary in sessions {
         let (house, mut watch, slots) = (house.clone(), work.watch(form), slots.clone());
         tasks.spawn(async move {
-            // Never closed.
+            // The semaphore is never closed, so there always is one.
             watch.slot = slots.acquire_owned().await.ok();
             if watch.interrupt.is_asked() {
                 return Ok(());

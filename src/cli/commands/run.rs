@@ -47,7 +47,7 @@ pub struct Request {
     accept: Accept,
     /// What `--cwd` names; `None` is the current directory, or the session's.
     cwd: Option<PathBuf>,
-    /// `--plan` or `--no-plan`.
+    /// What `--plan` or `--no-plan` says; `None` is what the session says.
     mode: Option<Mode>,
     form: Form,
 }

@@ -88,7 +88,7 @@ pub(super) fn look(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
     session::look(folder).map_err(|error| unusable(&error))
 }
 
-/// Writes to stdout.
+/// Writes to stdout; a reader who has gone ends the program.
 pub(super) fn print(text: &str) -> Result<(), Exit> {
     write_out(text).map_err(|error| unwritten(&error))
 }

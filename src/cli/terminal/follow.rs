@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Whether a session outlives the process, and how the command line finds it again.
 #[derive(Clone, Debug)]
 pub enum Kept {
-    /// It does not.
+    /// It ends with the process.
     InMemory,
     /// It does, where the command line looks by itself.
     ByDefault,
@@ -87,10 +87,10 @@ pub struct Watch {
     pub slot: Option<OwnedSemaphorePermit>,
 }
 
-/// How following ended.
+/// What became of a run that was followed.
 #[derive(Debug)]
 pub enum Followed {
-    /// The run ended.
+    /// The run ended, well or not, as the report says.
     Ended(Arc<RunReport>),
     /// The run did not end here: the agent is parked, or gone.
     Lost(HandleError),

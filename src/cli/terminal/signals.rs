@@ -3,9 +3,10 @@
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, mpsc};
 
 use playhouse::House;
+use playhouse::protocol::lock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -37,7 +38,7 @@ pub fn let_end() {
 
 /// From here on, processes of this house's tools do not outlive this one.
 pub fn watch_over(house: &House) {
-    HOUSES.lock().unwrap_or_else(PoisonError::into_inner).push(house.services().tools.runtime.house().to_owned());
+    lock(&HOUSES).push(house.services().tools.runtime.house().to_owned());
 }
 
 /// Whether someone asked to stop. Clones see the same.
@@ -71,7 +72,7 @@ impl Interrupt {
         Ok(Self(seen))
     }
 
-    /// Whether someone asked.
+    /// Whether a signal has asked to stop.
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }
@@ -113,7 +114,7 @@ impl Heard {
         Ok(Self { interrupt, terminate, quit: signal(SignalKind::quit())?, hang_up })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     async fn next(&mut self) -> SignalKind {
         let hung_up = async {
             match &mut self.hang_up {
@@ -146,7 +147,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 /// Ends every process of a tool, then this one.
 fn end(code: u8) -> ! {
     IS_ENDING.store(true, Ordering::SeqCst);
-    for house in HOUSES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    for house in lock(&HOUSES).iter() {
         playhouse::tools::kill_leftovers(&[house.as_str()]);
     }
     exit(i32::from(code))

@@ -8,7 +8,7 @@ pub use playhouse::text::{cut, harmless, one_line, spelled_out};
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
-    /// As it is.
+    /// In the terminal's own colours.
     None,
     /// For what matters less.
     Dim,

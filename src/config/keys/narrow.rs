@@ -6,7 +6,7 @@ use playhouse_protocol::PermissionMode;
 /// What becomes of a wish.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Narrowed<T> {
-    /// It is granted.
+    /// The project gets what it asks for.
     Granted(T),
     /// Only this much of it is; `None` is nothing.
     Less(Option<T>),

@@ -7,11 +7,11 @@ use crate::config::{HeldBack, Key, Origin};
 /// A value as `config show` writes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// There is none.
+    /// Nobody set it and it has no default.
     Unset,
     /// A string, without quotes.
     Text(String),
-    /// A whole number.
+    /// A number without a fraction.
     Whole(u64),
     /// A number that need not be whole.
     Number(f64),

@@ -29,12 +29,12 @@ pub(crate) enum Bad {
     NotThis,
     /// It is no text.
     NotText,
-    /// For this reason.
+    /// Something else is wrong with it, as the text says.
     Because(String),
 }
 
 impl Given {
-    /// As a string.
+    /// The text of a string, or of a variable or flag.
     pub(crate) fn text(self) -> Result<String, Bad> {
         match self {
             Self::Text(text) => Ok(text),
@@ -65,7 +65,7 @@ impl Given {
             }
             Self::Text(_) | Self::List(_) | Self::Other => return Err(Bad::NotThis),
         };
-        // Neither is NaN.
+        // NaN is in no range.
         if (least..=most).contains(&number) { Ok(number) } else { Err(Bad::NotThis) }
     }
 
@@ -106,6 +106,6 @@ pub(crate) struct Codec<T> {
     pub(crate) takes: &'static str,
     /// Reads a value; paths are relative to the folder.
     pub(crate) read: fn(Given, Option<&Path>) -> Result<T, Bad>,
-    /// Shows a value.
+    /// The value as `config show` writes it.
     pub(crate) show: fn(&T) -> Shown,
 }

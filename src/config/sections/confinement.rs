@@ -23,7 +23,7 @@ settings! {
         network: Network = Network::Denied,
         /// Processes of a call at once.
         processes: u32 = ProcessLimits::default().processes,
-        /// Their memory together.
+        /// Their memory together, in megabytes.
         memory_mb: u32 = megabytes(ProcessLimits::default().memory),
         /// The largest file that one of them may write.
         file_mb: u32 = megabytes(ProcessLimits::default().file),

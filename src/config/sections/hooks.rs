@@ -71,7 +71,7 @@ impl Config {
 }
 
 impl FileLayer<'_> {
-    /// Reads the section.
+    /// Reads `[hooks]`; what is wrong in it is noted, and the rest is read.
     pub(crate) fn hooks(&mut self, table: &dyn TableLike) {
         for (name, _) in table.iter() {
             let Some((key, item)) = table.get_key_value(name) else { continue };

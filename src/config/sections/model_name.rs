@@ -9,7 +9,7 @@ use crate::config::sources::nearest::nearest;
 
 /// What plays a script file.
 const SCRIPTED: &str = "scripted";
-/// Where to look.
+/// The last words of errors about names.
 const LISTED: &str = "`playhouse models` lists the providers";
 
 /// A model by name: `PROVIDER/ID`.

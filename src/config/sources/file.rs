@@ -38,7 +38,7 @@ pub(crate) enum Whose<'a> {
 /// A file that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// Where it is.
+    /// Where it is, for messages.
     pub(crate) path: PathBuf,
     text: String,
 }

@@ -19,7 +19,7 @@ pub(super) enum Generation {
     Always,
 }
 
-/// The request's `thinking`.
+/// The request's `thinking`, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(super) enum Thinking {

@@ -20,7 +20,7 @@ pub(super) struct AnswerTool {
 /// How the answer lies in the call's arguments, which are always an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// They are it.
+    /// The arguments are the answer.
     Object,
     /// It is their [`VALUE`].
     Wrapped,

@@ -102,7 +102,6 @@ impl<T> Marked<T> {
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// An answer.
     Answer,
     /// The number of its tokens.
     Count,

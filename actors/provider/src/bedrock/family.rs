@@ -10,11 +10,11 @@ pub(super) enum Family {
     Claude,
     /// Claude 3.5 Haiku and the second 3.5 Sonnet: cache, and do not think.
     CachingClaude,
-    /// Claude before those.
+    /// Claude before those: neither caches nor thinks.
     OldClaude,
     /// Amazon's Nova: caches all but tools.
     Nova,
-    /// Mistral's large models.
+    /// Mistral's large models, which take a choice of tool.
     MistralLarge,
     Other,
 }
@@ -88,9 +88,9 @@ impl Family {
 pub(super) enum Thinking {
     /// By a budget of tokens.
     Budget,
-    /// By an effort.
+    /// By an effort, in a word.
     Effort,
-    /// Not at all.
+    /// It does not think.
     None,
 }
 

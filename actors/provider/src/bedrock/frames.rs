@@ -23,7 +23,7 @@ pub(super) enum FrameError {
     /// It says it is longer than may be.
     #[error("an event is longer than {cap} bytes")]
     TooLong { cap: usize },
-    /// It is damaged.
+    /// A checksum or a length is wrong; the text says which.
     #[error("an event is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -73,7 +73,7 @@ impl Frames {
     }
 }
 
-/// A whole frame.
+/// A frame whose checksums are right: its headers, still encoded, and what it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     head: Bytes,
@@ -99,7 +99,7 @@ fn header<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
     let name = take_slice(rest, usize::from(name))?;
     let [kind] = take::<1>(rest)?;
     let fixed = match kind {
-        // True and false.
+        // Booleans: the kind is the value.
         0 | 1 => 0,
         // Whole numbers of 8, 16, 32 and 64 bits.
         2 => 1,
@@ -107,7 +107,7 @@ fn header<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Option<&'a [u8]>)> {
         4 => 4,
         // A 64-bit number, and a time.
         5 | 8 => 8,
-        // Bytes, and text.
+        // Bytes and text, after their length.
         6 | 7 => {
             let size = usize::from(u16::from_be_bytes(take::<2>(rest)?));
             let value = take_slice(rest, size)?;

@@ -210,7 +210,7 @@ impl BaseResp<'_> {
     }
 }
 
-/// What Groq adds.
+/// `x_groq`, where Groq puts what others have beside the choices.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Groq<'a> {
     #[serde(default)]

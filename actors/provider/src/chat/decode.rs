@@ -87,7 +87,7 @@ struct Reply {
 /// What a call is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
-    /// Of a tool.
+    /// A call of a tool, for the agent to run.
     #[default]
     Tool,
     /// The answer, in the form of a call.

@@ -13,12 +13,12 @@ use super::chunk::{Chunk, Text};
 /// Which string it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
-    /// The answer.
     Text,
-    /// The reasoning.
     Thinking,
     /// The arguments of the call with this index.
-    Arguments { index: u64 },
+    Arguments {
+        index: u64,
+    },
 }
 
 /// What surrounds the one string in which events differ.

@@ -25,7 +25,7 @@ use super::rules::ConnectionRules;
 /// A service that says no to so few does not do so because they are many.
 const FEW: usize = 8;
 
-/// One who asks.
+/// The number of one who asks; a smaller one came earlier.
 pub(crate) type Ticket = u64;
 
 /// Someone may go, or never will.
@@ -53,7 +53,7 @@ pub(crate) enum End {
     Answered { tokens: u64 },
     /// The service asks to be left alone for so long.
     Limited { wait: Duration },
-    /// The service failed.
+    /// The service failed, or could not be reached: this counts against the breaker.
     Failed,
     /// It was cancelled, or failed on this side.
     Dropped,
@@ -93,7 +93,7 @@ enum Gate {
     Open,
     /// Nobody goes before this.
     Closed { until: Instant },
-    /// One went ahead.
+    /// One request is under way, to see whether the service takes it; the others wait.
     Probing { probe: Ticket },
     /// The probe was answered: this many may be on their way at once, and so many were answered since it grew.
     Opening { window: usize, answers: usize },
@@ -105,7 +105,7 @@ enum Breaker {
     Closed { failures: u32, times: u32 },
     /// The service is left alone; for the how-manieth time in a row.
     Open { until: Instant, times: u32 },
-    /// One went ahead.
+    /// One request is under way, to see whether the service answers again; the others wait.
     HalfOpen { probe: Ticket, times: u32 },
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// A bucket that holds a minute's worth.
     pub(crate) fn new(per_minute: u64, now: Instant) -> Self {
         let per_minute = per_minute as f64;
         Self { per_minute, level: per_minute, at: now }

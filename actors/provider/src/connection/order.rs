@@ -30,7 +30,7 @@ pub(super) struct Order {
     pub(super) patience: Patience,
     pub(super) agent: ActorCell,
     pub(super) reply: DerivedActorRef<CallReport>,
-    /// Attempts so far.
+    /// Attempts so far; those that an earlier process made are in the config.
     pub(super) attempts: u32,
     /// Those that count against the cap.
     pub(super) retries: u32,

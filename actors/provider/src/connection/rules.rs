@@ -6,9 +6,9 @@ use std::time::Duration;
 /// What a connection allows itself; the default is no limit but the breaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionRules {
-    /// Requests at once.
+    /// The most requests that are under way at once; `None` is no limit.
     pub concurrency: Option<NonZeroUsize>,
-    /// Requests per minute.
+    /// The most requests that begin within a minute; `None` is no limit.
     pub requests_per_minute: Option<NonZeroU32>,
     /// Tokens per minute, counted when the service reports them.
     pub tokens_per_minute: Option<NonZeroU64>,

@@ -76,7 +76,7 @@ pub(super) enum Until {
     Both { _timer: Task },
     /// The end of the pause.
     Pause { _timer: Task },
-    /// The agent's word.
+    /// The agent's word; the pause is over.
     Word,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use playhouse_protocol::{ProviderError, lock};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::admission::{Admission, BreakerState};
+use super::order::millis;
 
 /// How a connection stands; written by the connection, read by whoever looks at the tree.
 #[derive(Debug, Default)]
@@ -28,18 +29,17 @@ struct Rest {
 
 /// A model that has to be waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClosedGate {
+struct ClosedGate {
     /// The model's id at the service.
-    pub model: String,
+    model: String,
     /// Until when, in unix milliseconds.
-    pub until: u64,
+    until: u64,
 }
 
 /// What the breaker does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum BreakerStatus {
-    /// Requests go through.
+enum BreakerStatus {
     #[default]
     Closed,
     /// The service is left alone.
@@ -53,26 +53,16 @@ pub enum BreakerStatus {
 
 impl ConnectionStatus {
     /// Requests on their way, and requests that wait for their turn.
-    pub fn load(&self) -> (usize, usize) {
+    pub(crate) fn load(&self) -> (usize, usize) {
         (self.in_flight.load(Ordering::Relaxed), self.queued.load(Ordering::Relaxed))
     }
 
-    /// The models whose gates are closed.
-    pub fn closed(&self) -> Vec<ClosedGate> {
-        self.rest().closed.clone()
-    }
-
-    /// What the breaker does.
-    pub fn breaker(&self) -> BreakerStatus {
-        self.rest().breaker
-    }
-
     /// The last error of the service.
-    pub fn last_error(&self) -> Option<String> {
+    pub(crate) fn last_error(&self) -> Option<String> {
         self.rest().last_error.clone()
     }
 
-    /// All of it.
+    /// All of it, as the live tree shows it.
     pub fn to_json(&self) -> Value {
         let (in_flight, queued) = self.load();
         let rest = self.rest();
@@ -116,8 +106,4 @@ impl ConnectionStatus {
     fn rest(&self) -> MutexGuard<'_, Rest> {
         lock(&self.rest)
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -180,7 +180,7 @@ fn has_parameters(schema: &Value) -> bool {
     })
 }
 
-/// `{start}"contents":[…],…rest…}`.
+/// The body, `{start}"contents":[…],…rest…}`, with the messages as they were encoded before.
 fn body(
     config: &StreamConfig,
     transcripts: &Transcripts,

@@ -24,7 +24,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The process's own.
+    /// The variables of this process as they are now. Blank ones count as absent.
     pub(crate) fn read() -> Self {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -28,7 +28,7 @@ struct Detail {
     /// Of a `RetryInfo`: seconds, such as `17s` or `0.5s`.
     #[serde(default)]
     retry_delay: Option<String>,
-    /// Of an `ErrorInfo`.
+    /// Of an `ErrorInfo`: a word such as `API_KEY_INVALID`.
     #[serde(default)]
     reason: Option<String>,
 }

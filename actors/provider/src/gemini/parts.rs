@@ -23,7 +23,7 @@ const NOTHING: &str = "(no output)";
 /// Whether calls and results are told apart by ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ids {
-    /// They are.
+    /// Each call has an id, which its result repeats.
     Sent,
     /// Vertex refuses the field: calls and results belong together by name and order.
     Left,
@@ -101,7 +101,7 @@ struct Media<'a> {
 }
 
 impl<'m> Writer<'_> {
-    /// Appends one message.
+    /// Appends a message, or nothing if nothing of it can be sent.
     pub(crate) fn message(&self, message: &'m Message, out: &mut Messages) -> Result<(), serde_json::Error> {
         match message {
             Message::User { content, .. } => match user_parts(content) {

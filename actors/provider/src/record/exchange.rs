@@ -154,25 +154,20 @@ impl Head {
 /// How an exchange ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// With an answer.
-    Answered {
-        /// Its head.
-        head: Head,
-        /// Its body.
-        body: Vec<u8>,
-    },
-    /// In the middle.
+    /// The answer came to its end.
+    Answered { head: Head, body: Vec<u8> },
+    /// The answer was cut, or nobody wanted the rest.
     Cut {
         /// The head, if that had come.
         head: Option<Head>,
         /// What had come of the body.
         body: Vec<u8>,
-        /// Why.
+        /// Why it was cut.
         note: String,
     },
-    /// Without an answer.
+    /// No answer came.
     Failed {
-        /// Why.
+        /// The transport's error.
         message: String,
     },
 }

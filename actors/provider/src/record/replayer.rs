@@ -29,7 +29,7 @@ struct Shelf {
 /// The recordings of one key. Only their names are held: a folder may be larger than memory.
 #[derive(Default)]
 struct Takes {
-    /// By their numbers.
+    /// Each with its number, in the order in which they were recorded.
     files: Vec<(u64, PathBuf)>,
     /// How many were played.
     played: usize,

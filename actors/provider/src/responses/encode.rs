@@ -176,7 +176,7 @@ struct Seal<'a> {
 enum Author {
     /// This service, which can open the seals in it.
     Own,
-    /// Another.
+    /// Another service: its seals are left out.
     Other,
 }
 

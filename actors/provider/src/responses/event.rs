@@ -17,7 +17,7 @@ pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 pub(crate) enum Kind {
     /// The response has begun.
     Begun,
-    /// An item opens.
+    /// An item opens: a message, a tool call or reasoning.
     ItemAdded,
     /// An item is whole.
     ItemDone,
@@ -141,7 +141,7 @@ pub(crate) enum Item<'a> {
         #[serde(borrow, default)]
         content: Option<Vec<Part<'a>>>,
     },
-    /// What it thinks.
+    /// Reasoning: readable, sealed, or both.
     Reasoning {
         #[serde(borrow, default)]
         id: Option<Text<'a>>,
@@ -180,7 +180,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What it says.
+    /// Its text, or its refusal; empty if it has neither.
     pub(crate) fn says(&self) -> &str {
         self.text.as_ref().or(self.refusal.as_ref()).map_or("", |text| &text.0)
     }

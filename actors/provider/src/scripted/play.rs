@@ -49,11 +49,6 @@ impl Scripted {
         self.script.context_window = Some(tokens);
         self
     }
-
-    /// The context window that the script gives the model.
-    pub fn context_window(&self) -> Option<u64> {
-        self.script.context_window
-    }
 }
 
 #[async_trait]

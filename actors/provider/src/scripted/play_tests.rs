@@ -130,5 +130,5 @@ fn a_file_is_named_in_every_error() {
     std::fs::write(&path, r#"{"turns":[{"text":"a"},{"tex":"b"}]}"#).unwrap();
     assert!(error().contains("script.json") && error().contains("step 2: unknown key `tex`"));
     std::fs::write(&path, r#"{"context_window":5,"turns":[]}"#).unwrap();
-    assert_eq!(Scripted::from_file(&path).unwrap().context_window(), Some(5));
+    assert_eq!(Scripted::from_file(&path).unwrap().script.context_window, Some(5));
 }

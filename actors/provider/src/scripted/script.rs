@@ -46,7 +46,7 @@ pub enum ScriptError {
     Step {
         /// Its number, from 1.
         step: usize,
-        /// What is wrong.
+        /// Which of its fields is wrong, and what it takes.
         problem: String,
     },
 }
@@ -100,9 +100,9 @@ pub struct ToolStep {
 /// What a step says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// Reasoning, streamed first.
+    /// Reasoning, streamed before the text; empty is none.
     pub thinking: String,
-    /// Text, streamed next.
+    /// Text, streamed between the reasoning and the tool calls; empty is none.
     pub text: String,
     /// Tool calls, streamed last.
     pub tool_calls: Vec<ToolStep>,
@@ -123,7 +123,7 @@ pub enum Failure {
         status: u16,
         /// The wait the service asks for.
         retry_after: Option<Duration>,
-        /// The service's words.
+        /// The body of the answer; `None` is a text of the script's own.
         message: Option<String>,
     },
     /// By a cut after this many characters of text.
@@ -138,7 +138,7 @@ pub enum Failure {
 pub struct Step {
     /// The calls it is for; `None` is every turn that no other step's `when` matches.
     pub when: Option<When>,
-    /// What it says.
+    /// What it streams; a step that is cut streams the beginning of it.
     pub reply: Reply,
     /// How it fails; `None` succeeds.
     pub failure: Option<Failure>,
@@ -215,7 +215,7 @@ impl Step {
     }
 }
 
-/// A whole script.
+/// The steps in the order in which they are taken, and the context window in tokens, if it has an end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Script {
     pub(crate) context_window: Option<u64>,

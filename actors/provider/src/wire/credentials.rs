@@ -25,7 +25,7 @@ pub trait Credentials: Send + Sync + fmt::Debug {
 
 /// Nothing: for a service that asks for nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoCredentials;
+pub(crate) struct NoCredentials;
 
 #[async_trait]
 impl Credentials for NoCredentials {
@@ -40,7 +40,7 @@ impl Credentials for NoCredentials {
 
 /// A key in a header.
 #[derive(Clone, Debug)]
-pub struct KeyHeader {
+pub(crate) struct KeyHeader {
     name: HeaderName,
     value: HeaderValue,
     key: Secret,
@@ -48,7 +48,7 @@ pub struct KeyHeader {
 
 impl KeyHeader {
     /// `name: {prefix}{key}`; `None` when the key holds what no header can.
-    pub fn new(name: HeaderName, prefix: &str, key: &Secret) -> Option<Self> {
+    pub(crate) fn new(name: HeaderName, prefix: &str, key: &Secret) -> Option<Self> {
         let key = Secret::new(key.expose().trim());
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
         value.set_sensitive(true);

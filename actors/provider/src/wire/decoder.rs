@@ -41,11 +41,11 @@ pub(crate) enum Step {
     KeepAlive,
     /// Of a kind that the decoder does not know: passed over and counted. It is a part of the response.
     Unknown,
-    /// The terminal event.
+    /// The event without which a response is not whole.
     Done,
 }
 
-/// A whole response.
+/// A response whose terminal event has come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
     /// Reasoning, text and tool calls, as the model gave them.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Finish<'_> {
     }
 }
 
-/// Reads one response.
+/// Reads one response, from bytes that may be split anywhere.
 pub trait Decoder: Send {
     /// Takes the next bytes and hands the events in them to `emit`.
     fn feed(&mut self, bytes: &[u8], emit: &mut dyn FnMut(StreamEvent)) -> Result<Progress, ProviderError>;
@@ -89,7 +89,7 @@ pub trait Decoder: Send {
 
 /// What a protocol over server-sent events makes of them.
 pub(crate) trait SseEvents: Send {
-    /// Takes one event.
+    /// Takes the next event, and hands on what the agent is to see of it.
     fn event(&mut self, frame: &Frame<'_>, emit: &mut dyn FnMut(StreamEvent)) -> Result<Step, ProviderError>;
 
     /// The whole response; called only after [`Step::Done`].

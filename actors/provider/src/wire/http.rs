@@ -18,12 +18,12 @@ use rustls::crypto::{CryptoProvider, ring};
 
 use super::transport::{Body, HttpRequest, HttpResponse, Transport, TransportError};
 
-/// Requests over HTTP.
+/// Sends requests over HTTP, with a client and a pool of connections of its own.
 pub struct HttpTransport(reqwest::Client);
 
 impl HttpTransport {
     /// A client for one service. Reads the system's certificates when the address is `https`.
-    pub fn new(service: &Url, connect: Duration) -> Result<Self, TransportError> {
+    pub(crate) fn new(service: &Url, connect: Duration) -> Result<Self, TransportError> {
         let mut client = client()
             .user_agent(concat!("playhouse/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect)

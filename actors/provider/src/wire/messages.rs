@@ -28,9 +28,7 @@ pub(crate) struct Checkpoint {
 /// Whether a cache mark may go on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It may.
     May,
-    /// It may not.
     Never,
 }
 

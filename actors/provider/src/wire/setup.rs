@@ -39,7 +39,7 @@ pub enum SetupError {
     /// A header cannot be used.
     #[error("the header `{name}` cannot be sent: {reason}")]
     BadHeader {
-        /// The header's name.
+        /// The header whose name or value cannot be sent.
         name: String,
         /// What about it cannot be sent.
         reason: String,
@@ -86,17 +86,17 @@ pub type Wrap = Arc<dyn Fn(HttpTransport) -> Arc<dyn Transport> + Send + Sync>;
 /// What services are made with, beside what a model says.
 #[derive(Clone, Default)]
 pub struct Wiring {
-    /// Deadlines and limits.
+    /// How long a service may take, and how much it may send.
     pub options: ServiceOptions,
     /// What lies between services and the network.
     pub wrap: Option<Wrap>,
-    /// Who answers.
+    /// Whether credentials are needed at all.
     pub answers: Answers,
     /// Learns the keys and tokens that come into use.
     pub vault: Vault,
 }
 
-/// Who answers requests.
+/// Where answers to requests come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answers {
     /// The services, which want to know who asks.

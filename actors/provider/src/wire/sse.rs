@@ -12,7 +12,7 @@ use memchr::memchr2;
 
 /// One event, borrowed from the bytes it came in where it stands there in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// The `event` field; empty is the standard's `message`.
     pub event: Cow<'a, str>,
     /// The `data` lines, joined by LF.
@@ -22,14 +22,14 @@ pub struct Frame<'a> {
 /// An event that is longer than the decoder's cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("one event of the stream is longer than {cap} bytes")]
-pub struct FrameTooLong {
+pub(crate) struct FrameTooLong {
     /// The cap in bytes.
     pub cap: usize,
 }
 
 /// Turns bytes, split anywhere, into events.
 #[derive(Debug)]
-pub struct SseDecoder {
+pub(crate) struct SseDecoder {
     cap: usize,
     /// The line that has not ended yet.
     line: Vec<u8>,
@@ -45,12 +45,12 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseDecoder {
     /// A decoder that refuses events of more than `cap` bytes.
-    pub fn new(cap: usize) -> Self {
+    pub(crate) fn new(cap: usize) -> Self {
         Self { cap, line: Vec::new(), event: Vec::new(), data: None, after_cr: false, at_start: true }
     }
 
     /// Takes the next bytes and hands the events that they complete to `on`, until it breaks off.
-    pub fn feed<B>(
+    pub(crate) fn feed<B>(
         &mut self,
         bytes: &[u8],
         mut on: impl FnMut(Frame<'_>) -> ControlFlow<B>,

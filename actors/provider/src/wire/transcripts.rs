@@ -6,9 +6,9 @@
 //! encoded each time, and is no part of its transcript.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use playhouse_protocol::{AgentMessage, Message, StreamConfig};
+use playhouse_protocol::{AgentMessage, Message, StreamConfig, lock};
 
 use super::messages::Messages;
 
@@ -25,7 +25,7 @@ struct Held {
     by_key: HashMap<Arc<str>, Transcript>,
 }
 
-/// One conversation.
+/// What was sent of one conversation.
 #[derive(Debug, Default)]
 struct Transcript {
     messages: Vec<Weak<AgentMessage>>,
@@ -47,7 +47,7 @@ impl Transcripts {
         send: impl FnOnce(&Messages) -> T,
     ) -> Result<T, E> {
         let messages = config.messages.as_slice();
-        let mut transcript = self.lock().take(&config.conversation, messages).unwrap_or_default();
+        let mut transcript = lock(&self.held).take(&config.conversation, messages).unwrap_or_default();
         let known = transcript.messages.len();
         for message in messages.iter().skip(known) {
             transcript.add(message, &encode)?;
@@ -58,12 +58,8 @@ impl Transcripts {
         }
         let sent = send(&transcript.sent);
         transcript.sent.back_to(&end);
-        self.lock().put(config.conversation.clone(), transcript, self.cap);
+        lock(&self.held).put(config.conversation.clone(), transcript, self.cap);
         Ok(sent)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +204,7 @@ mod tests {
     fn conversations_that_are_over_leave_and_the_rest_stays_under_the_cap() {
         let transcripts = Transcripts::new(10_000);
         let check = || {
-            let held = transcripts.lock();
+            let held = lock(&transcripts.held);
             assert_eq!(held.by_key.values().map(|held| held.sent.len()).sum::<usize>(), held.bytes);
             assert!(held.bytes <= 10_000);
             held.by_key.len()

@@ -13,7 +13,7 @@ use reqwest::{Method, Url};
 /// A request as it goes to the service, headers and all.
 #[derive(Clone)]
 pub struct HttpRequest {
-    /// `POST`, nearly always.
+    /// `POST` to a model; credentials are fetched with others too.
     pub method: Method,
     /// The whole address, with its query.
     pub url: Url,
@@ -25,7 +25,7 @@ pub struct HttpRequest {
 
 impl HttpRequest {
     /// A request that sends JSON.
-    pub fn post_json(url: Url, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn post_json(url: Url, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(reqwest::header::CONTENT_TYPE, reqwest::header::HeaderValue::from_static("application/json"));
         Self { method: Method::POST, url, headers, body: body.into() }

@@ -18,6 +18,7 @@ use super::{
 use crate::child::{ChildSpec, Ended, end};
 use crate::restart::{Decision, Exit, RestartHistory};
 use crate::task::Task;
+use crate::threads::panic_text;
 use crate::tree::{NodeState, Tree, TreeNode};
 
 /// Everything a supervisor owns.
@@ -220,7 +221,8 @@ impl State {
         let task = Task::spawn(async move {
             let above = myself.get_cell();
             let start = AssertUnwindSafe(async move { start(above).await }).catch_unwind();
-            let result = start.await.unwrap_or_else(|panic| Err(panic_text(&*panic)));
+            let result =
+                start.await.unwrap_or_else(|panic| Err(format!("its start panicked: {}", panic_text(&*panic))));
             let _ = myself.send_message(SupervisorMsg::Report(Report(Step::Started { id, token, result })));
         });
         child.phase = Phase::Starting { token, _task: task };
@@ -393,9 +395,4 @@ fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > 1_024 && map.len() < map.capacity() / 8 {
         map.shrink_to(map.len() * 2);
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("its start panicked: {}", text.unwrap_or("no message"))
 }

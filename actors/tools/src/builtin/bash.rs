@@ -65,7 +65,7 @@ const DIRECT: &str = concat!(
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Runs shell commands.
+/// Runs a command line in the working directory; its output is cut and kept.
 #[derive(Clone, Debug)]
 pub struct Bash {
     /// Commands that are refused, against accidents; a sandbox is what stops intent.

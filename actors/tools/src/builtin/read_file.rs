@@ -379,7 +379,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// All of it.
+    /// The whole file, if that is at most `most` bytes long.
     fn up_to(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
         let mut all = Vec::new();
         self.each(|piece| {

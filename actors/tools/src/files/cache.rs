@@ -25,7 +25,6 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// A file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// All of it.
     pub(crate) bytes: Arc<[u8]>,
     /// What it is told by.
     pub(crate) version: Version,

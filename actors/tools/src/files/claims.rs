@@ -49,7 +49,7 @@ impl fmt::Display for Holder {
 
 /// What came of one attempt at a change.
 pub(crate) enum Attempt<T> {
-    /// It was made.
+    /// The change was made.
     Done(T),
     /// Somebody else has the file.
     Taken(FileKey),

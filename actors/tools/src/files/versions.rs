@@ -25,7 +25,6 @@ pub(crate) enum Version {
     Content {
         /// Its size, in bytes.
         bytes: u64,
-        /// Its BLAKE3 hash.
         hash: Hash,
     },
     /// The marks that the file system changes with it.

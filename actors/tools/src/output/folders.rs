@@ -76,7 +76,7 @@ impl fmt::Debug for Outputs {
 pub(crate) struct HouseFolder(Mutex<Option<(PathBuf, File)>>);
 
 impl HouseFolder {
-    /// The folder. Blocks.
+    /// The folder, which is made the first time. Blocks.
     pub(crate) fn folder(&self) -> io::Result<PathBuf> {
         let mut made = self.lock();
         if let Some((path, _)) = &*made {

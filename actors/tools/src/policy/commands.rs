@@ -12,7 +12,7 @@ pub(super) enum Reach {
     Nothing,
     /// A path beneath the working directory; `None` for one that leads out of it.
     Path(Option<String>),
-    /// A command line.
+    /// What a command line runs, as far as it can be read.
     Command(Reading),
 }
 

@@ -68,7 +68,7 @@ impl Rule {
     }
 
     /// Whether it speaks of this tool at all.
-    pub fn is_about(&self, tool: &str) -> bool {
+    pub(crate) fn is_about(&self, tool: &str) -> bool {
         self.tool == tool
     }
 

@@ -45,14 +45,14 @@ pub struct Mark {
     pub(crate) sweeps: Option<Sweeps>,
     /// What the processes are kept in.
     pub(crate) confined: Option<Arc<Confined>>,
-    /// What ends them.
+    /// What ends the processes when the run is over.
     pub(crate) processes: Processes,
     house: String,
 }
 
 impl Mark {
     /// A new mark, for the house whose tool is running here.
-    pub fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let mark = ToolRuntime::here().mark();
         match SCOPE.try_with(|scope| (scope.sweeps.clone(), scope.confined.clone())) {
             Ok((sweeps, confined)) => Self { sweeps: Some(sweeps), confined: Some(confined), ..mark },
@@ -74,7 +74,7 @@ impl Mark {
     }
 
     /// The limits that bind each process by itself, as the shell's `ulimit` takes them.
-    pub fn limits(&self) -> String {
+    pub(crate) fn limits(&self) -> String {
         let limits = self.confined.as_ref().map(|confined| confined.sandbox.rules.limits);
         limits.map_or_else(|| "-c 0".to_owned(), ProcessLimits::for_shell)
     }

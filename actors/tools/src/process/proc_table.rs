@@ -29,7 +29,7 @@ pub(crate) enum Life {
 pub(crate) enum Killed {
     /// The signal is on its way.
     Sent,
-    /// It was gone.
+    /// There is no such process any more.
     Gone,
     /// The kernel refused: it belongs to another user.
     Refused,

@@ -44,7 +44,7 @@ use crate::run::outbox::{Lane, Outbox};
 use crate::runtime::{Scope, ToolRuntime};
 use crate::sandbox::{Confined, Sandbox};
 use crate::tool::Tool;
-use crate::toolset::{ToolSet, panic_text};
+use crate::toolset::{ToolSet, panicked};
 
 /// How long a cancelled tool may clean up before its future is dropped.
 pub const GRACE: Duration = Duration::from_millis(200);
@@ -54,14 +54,14 @@ pub const ABANDON: Duration = Duration::from_millis(1_000);
 /// A deadline that never comes.
 const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Runs tool calls.
+/// The actor that runs the tool calls of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Executor;
 
 /// What an executor is started with.
 #[derive(Clone, Debug)]
 pub struct ExecutorArgs {
-    /// The agent's tools.
+    /// The tools that can be called.
     pub tools: ToolSet,
     /// The session the calls belong to.
     pub session_id: SessionId,
@@ -75,7 +75,7 @@ pub struct ExecutorArgs {
     pub output: Option<Arc<OutputRoom>>,
     /// What the processes of tools are kept in.
     pub sandbox: Sandbox,
-    /// Who is told.
+    /// Gets the progress and the one end of each call.
     pub reply: DerivedActorRef<ToolReport>,
 }
 
@@ -99,7 +99,7 @@ pub struct ToolJob {
 pub enum ExecutorMsg {
     /// Run a call. One that is running already is not run twice.
     Run {
-        /// What to run.
+        /// The call; its reports bear its id.
         job: ToolJob,
     },
     /// End a call early. One that is not running is none of its business.
@@ -117,8 +117,8 @@ impl ExecutorMsg {
     /// Every name that [`ExecutorMsg::name`] gives.
     pub const NAMES: [&'static str; 4] = ["Run", "Cancel", "CancelAll", "Internal"];
 
-    /// The message's name.
-    pub fn name(&self) -> &'static str {
+    /// One of [`ExecutorMsg::NAMES`], for fail points.
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Run { .. } => "Run",
             Self::Cancel { .. } => "Cancel",
@@ -144,7 +144,7 @@ enum Note {
     Swept(ActorId),
 }
 
-/// An executor's state.
+/// The calls that run, and what each waits for.
 #[derive(Debug)]
 pub struct ExecutorState {
     args: ExecutorArgs,
@@ -180,7 +180,7 @@ impl std::fmt::Debug for Running {
 enum Phase {
     /// The tool runs, until its deadline at most.
     Working,
-    /// Asked to stop.
+    /// It was asked to stop, and has the grace to do so.
     Stopping(Why),
     /// Its future is being dropped.
     Killed(Why),
@@ -285,7 +285,7 @@ impl ExecutorState {
         };
         let timeout = match catch_unwind(AssertUnwindSafe(|| tool.timeout_for(&job.args))) {
             Ok(timeout) => timeout,
-            Err(panic) => return self.report(job.call, Err(ToolError::Panicked(panic_text(panic))), started),
+            Err(panic) => return self.report(job.call, Err(panicked(&*panic)), started),
         };
         let call = job.call.clone();
         match self.start(myself, job, tool, started, timeout) {

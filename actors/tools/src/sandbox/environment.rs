@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables that pass.
+/// Variables that every process of a tool gets, if the house has them.
 const PASSED: [&str; 44] = [
     "PATH",
     "HOME",

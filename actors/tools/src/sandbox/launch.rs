@@ -16,7 +16,7 @@ use super::{Confined, SandboxError, probe};
 /// What a process really runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
-    /// Nothing, as asked.
+    /// No sandbox, because none was asked for.
     Off,
     /// Nothing, for want of anything that works; with the reason.
     Absent(String),

@@ -8,9 +8,9 @@ pub type Ability = Result<String, String>;
 /// What this machine can do to keep processes in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// The tier `landlock`.
+    /// Whether the kernel can keep a process to some files and system calls.
     pub landlock: Ability,
-    /// The tier `bwrap`.
+    /// Whether bubblewrap can give a process a file system and a network of its own.
     pub bwrap: Ability,
     /// A cap of the kernel's on the tasks of a call, in any tier.
     pub cage: Ability,

@@ -44,7 +44,7 @@ pub enum Exceeded {
     Threads(u64),
     /// Processes and threads: the kernel let no more than this many be, and the command went on without the rest.
     Tasks(u64),
-    /// Memory, in bytes.
+    /// Memory of all its processes; this many bytes may be.
     Memory(u64),
     /// Nobody knows: there was no thread to look.
     Unwatched,
@@ -52,7 +52,7 @@ pub enum Exceeded {
 
 impl Exceeded {
     /// Its name for programs.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Processes(_) | Self::Tasks(_) => "processes",
             Self::Threads(_) => "threads",

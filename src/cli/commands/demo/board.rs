@@ -119,7 +119,7 @@ impl Board {
         self.players().map(|player| player.restarts).sum()
     }
 
-    /// Tokens of everyone.
+    /// The tokens of all agents together.
     pub fn usage(&self) -> Usage {
         self.players().fold(Usage::default(), |sum, player| sum + player.usage)
     }

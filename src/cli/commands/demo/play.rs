@@ -8,7 +8,7 @@ use playhouse::provider::When;
 use playhouse::tools::ToolSet;
 use serde_json::json;
 
-/// The parent's id.
+/// The id of the agent that the others work for.
 pub const DIRECTOR: &str = "director";
 /// The tool behind which the children are.
 pub const STAGEHAND: &str = "stagehand";

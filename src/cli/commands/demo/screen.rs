@@ -24,7 +24,7 @@ pub struct Screen {
 
 #[derive(Debug)]
 enum Form {
-    /// Drawn over itself.
+    /// A table that is drawn over itself.
     Live {
         columns: usize,
         /// Lines of the last drawing.

@@ -26,7 +26,7 @@ const ANSWER: usize = 64 << 10;
 /// How long a token is taken to be good for if its service does not say.
 const UNSAID: u64 = 300;
 
-/// Who gives tokens.
+/// An address that gives tokens.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     url: Url,
@@ -39,7 +39,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// An answer.
+/// An endpoint's answer, whatever its status.
 #[derive(Debug)]
 pub(super) struct TokenResponse {
     pub(super) status: u16,
@@ -82,7 +82,7 @@ impl Endpoint {
         self.call(HttpRequest { method: Method::GET, url: self.url.clone(), headers, body: bytes::Bytes::new() }).await
     }
 
-    /// Sends a form.
+    /// Sends the fields as a form.
     pub(super) async fn post(
         &self,
         fields: &[(&str, &str)],

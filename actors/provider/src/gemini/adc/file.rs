@@ -23,12 +23,12 @@ struct Credentials {
     r#type: String,
     project_id: Option<String>,
     quota_project_id: Option<String>,
-    // A service account.
+    // Of a service account.
     client_email: Option<String>,
     private_key: Option<String>,
     private_key_id: Option<String>,
     token_uri: Option<String>,
-    // A person.
+    // Of a person who logged in.
     client_id: Option<String>,
     client_secret: Option<String>,
     refresh_token: Option<String>,

@@ -17,7 +17,7 @@ struct Header<'a> {
     kid: Option<&'a str>,
 }
 
-/// What is stated.
+/// Who asks whom for what, from when to when in unix seconds.
 #[derive(Debug, Serialize)]
 struct Claims<'a> {
     iss: &'a str,
