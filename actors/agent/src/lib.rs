@@ -61,7 +61,7 @@ pub use agents::Agents;
 pub use approvals::{ApprovalsHandle, ApprovalsMsg, FilingId, OpenQuestion};
 pub use backstage::Backstage;
 pub use definition::Definition;
-pub use follow::{EventsError, Follow, events_after};
+pub use follow::{EventsError, Follow, StoredEvents, events_after};
 pub use handle::{Agent, AgentHandle, HandleError, new_input, new_session_id};
 pub use hooks::commands::{COMMAND_TIMEOUT, CommandHook, HookEvent};
 pub use hooks::matcher::{BadMatcher, Matcher};
