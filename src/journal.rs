@@ -26,20 +26,20 @@ use std::sync::Arc;
 use playhouse_protocol::{Entry, Seq};
 use serde_json::json;
 
-pub use conversation::conversation;
-pub use decisions::{Call, Step, StepKind, decisions};
+pub use conversation::{Conversation, conversation};
+pub use decisions::{Call, Decisions, Step, StepKind, decisions};
 pub use sessions::{session_table, state_words};
 
 /// The entries as JSON, one per line, each with its number.
 pub fn entry_lines(entries: &[(Seq, Arc<Entry>)]) -> Result<String, serde_json::Error> {
-    let mut lines = String::new();
-    for (seq, entry) in entries {
-        let mut value = serde_json::to_value(entry.as_ref())?;
-        if let Some(fields) = value.as_object_mut() {
-            fields.insert("seq".to_owned(), json!(seq));
-        }
-        lines.push_str(&value.to_string());
-        lines.push('\n');
+    entries.iter().map(|(seq, entry)| entry_line(*seq, entry)).collect()
+}
+
+/// An entry as a line of JSON, with its number.
+pub fn entry_line(seq: Seq, entry: &Entry) -> Result<String, serde_json::Error> {
+    let mut value = serde_json::to_value(entry)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("seq".to_owned(), json!(seq));
     }
-    Ok(lines)
+    Ok(format!("{value}\n"))
 }

@@ -125,17 +125,25 @@ impl House {
 
     /// How a stored session begins, with the settings it has now, and what is wrong with its journal.
     async fn beginning(&self, session: &SessionId) -> Result<(Option<Opened>, Vec<Damage>), StoreError> {
+        self.fold(session, |opened: &mut Option<Opened>, entry, branch| match (&entry.body, opened, branch) {
+            (EntryBody::Opened(first), opened, Branch::Main) => *opened = Some(first.as_ref().clone()),
+            (EntryBody::Configured { settings, .. }, Some(opened), Branch::Main) => opened.settings = settings.clone(),
+            _ => {}
+        })
+        .await
+    }
+
+    /// What `apply` makes of a stored session's journal, given one entry after the other, and what is wrong with it. It
+    /// may begin anew with an empty value when there are side branches.
+    pub async fn fold<S: Default + Send + 'static>(
+        &self,
+        session: &SessionId,
+        apply: impl Fn(&mut S, &Arc<Entry>, Branch) + Send + 'static,
+    ) -> Result<(S, Vec<Damage>), StoreError> {
         let (store, id) = (self.0.store.clone(), session.clone());
         self.blocking(move || {
-            let take = |opened: &mut Option<Opened>, entry: &Arc<Entry>, branch| match (&entry.body, opened, branch) {
-                (EntryBody::Opened(first), opened, Branch::Main) => *opened = Some(first.as_ref().clone()),
-                (EntryBody::Configured { settings, .. }, Some(opened), Branch::Main) => {
-                    opened.settings = settings.clone();
-                }
-                _ => {}
-            };
-            let (opened, records) = fold_chain(|| store.read(&id, Seq::default()), take)?;
-            Ok((opened, records.damage()))
+            let (state, records) = fold_chain(|| store.read(&id, Seq::default()), apply)?;
+            Ok((state, records.damage()))
         })
         .await
     }

@@ -15,11 +15,21 @@ const RESULT_CHARS: usize = 2_000;
 
 /// The conversation as the journal tells it.
 pub fn conversation(entries: &[(Seq, Arc<Entry>)]) -> String {
-    let (mut text, mut count) = (String::new(), MessageCount::default());
-    for (_, entry) in chain(entries, None) {
-        tell(&entry.body, count.apply(entry), &mut text);
+    let mut conversation = Conversation::default();
+    chain(entries, None).map(|(_, entry)| conversation.tell(entry)).collect()
+}
+
+/// As [`conversation`], entry by entry along the journal's chain.
+#[derive(Debug, Default)]
+pub struct Conversation(MessageCount);
+
+impl Conversation {
+    /// What the next entry adds.
+    pub fn tell(&mut self, entry: &Entry) -> String {
+        let mut text = String::new();
+        tell(&entry.body, self.0.apply(entry), &mut text);
+        text
     }
-    text
 }
 
 /// `messages` is how many there are after it.

@@ -107,17 +107,24 @@ impl Step {
 
 /// The decisions and effects of a journal, in order.
 pub fn decisions(entries: &[(Seq, Arc<Entry>)]) -> Vec<Step> {
-    let mut calls = HashMap::new();
-    let mut steps = Vec::new();
-    for (seq, entry) in chain(entries, None) {
+    let mut decisions = Decisions::default();
+    chain(entries, None).filter_map(|(seq, entry)| decisions.step(*seq, entry)).collect()
+}
+
+/// As [`decisions`], entry by entry along the journal's chain. It keeps what is shown of each call.
+#[derive(Debug, Default)]
+pub struct Decisions(HashMap<ToolCallId, Call>);
+
+impl Decisions {
+    /// What the next entry is, if it is a decision or an effect.
+    pub fn step(&mut self, seq: Seq, entry: &Entry) -> Option<Step> {
         if let EntryBody::Responded { message, .. } = &entry.body {
-            remember(message, &mut calls);
+            remember(message, &mut self.0);
         }
-        let Some(Act { kind, what, detail, call }) = act(&entry.body) else { continue };
-        let call = call.map(|id| calls.get(id).cloned().unwrap_or_else(|| unasked(id)));
-        steps.push(Step { seq: *seq, at: entry.at, kind, what, detail: cut(&one_line(&detail), SHOWN), call });
+        let Act { kind, what, detail, call } = act(&entry.body)?;
+        let call = call.map(|id| self.0.get(id).cloned().unwrap_or_else(|| unasked(id)));
+        Some(Step { seq, at: entry.at, kind, what, detail: cut(&one_line(&detail), SHOWN), call })
     }
-    steps
 }
 
 fn remember(message: &AgentMessage, calls: &mut HashMap<ToolCallId, Call>) {

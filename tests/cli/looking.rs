@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
+use playhouse::protocol::{Entry, EntryBody, SessionId};
+use playhouse::session::{FileStore, Store, Sync, Take};
 use serde_json::json;
 
 use crate::support::{Desk, Done, files, finish};
@@ -82,4 +85,42 @@ fn f32_an_empty_journal_is_noted_and_not_broken() {
     desk.run(&["audit", "verify"]).said(&line);
     let told: serde_json::Value = serde_json::from_str(&desk.run(&["audit", "verify", "--json"]).out).unwrap();
     assert_eq!((&told["status"], &told["records"]), (&json!("empty"), &json!(0)));
+}
+
+/// How much memory a reading command may have, in KiB: 3 MB are what it takes to begin.
+const ROOM: usize = 5 << 10;
+/// How many bytes there are in the journal that it reads.
+const JOURNAL: usize = 8 << 20;
+
+#[test]
+fn reading_a_journal_takes_memory_for_a_few_records_and_not_for_all() {
+    let desk = Desk::new();
+    let session = a_session(&desk);
+    let reason = "x".repeat(60_000);
+    let many = JOURNAL / reason.len();
+    {
+        let (store, id) = (FileStore::open(desk.data()).unwrap(), SessionId::new(session.clone()).unwrap());
+        let loaded = store.load(&id, Take::Own).unwrap();
+        let mut parent = loaded.entries.last().map(|(_, entry)| entry.id.clone());
+        for n in 0..many {
+            let id_of_it = format!("big-{n}").as_str().into();
+            let body = EntryBody::Parked { reason: reason.clone() };
+            let entry = Entry { id: id_of_it, loop_id: None, parent, at: 1, body };
+            parent = Some(entry.id.clone());
+            store.append(&id, loaded.epoch, &[Arc::new(entry)], Sync::Kernel).unwrap();
+        }
+    }
+    let limited = format!("ulimit -d {ROOM} && exec \"$@\"");
+    let told = |args: &[&str]| {
+        let mut command = desk.command_by(&["sh", "-c", &limited, "sh"], args);
+        let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        assert_eq!(done.code, Some(0), "{args:?}: {:.2000}", done.err);
+        done.out
+    };
+    assert!(told(&["audit", "verify"]).starts_with("ok "));
+    assert!(told(&["audit", "show", &session]).contains("opened"));
+    let whole = |text: String| text.matches(&reason).count();
+    assert_eq!(whole(told(&["sessions", "show", &session])), many);
+    assert_eq!(whole(told(&["sessions", "show", &session, "--json"])), many);
+    assert_eq!(whole(told(&["sessions", "events", &session])), many);
 }

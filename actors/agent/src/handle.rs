@@ -26,7 +26,7 @@ use crate::machine::{InputError, RunReport};
 use crate::mailbox::{AgentMsg, AgentState};
 
 pub use approvals::ApprovalsHandle;
-pub use follow::{EventsError, Follow, events_after};
+pub use follow::{EventsError, Follow, StoredEvents, events_after};
 pub use run_stream::{AgentOutput, RunStream};
 pub use structured::StructuredError;
 

@@ -53,8 +53,8 @@ pub mod testing {
 pub use approvals::{ApprovalsMsg, FilingId, OpenQuestion};
 pub use definition::Definition;
 pub use handle::{
-    Agent, AgentHandle, AgentOutput, ApprovalsHandle, EventsError, Follow, HandleError, RunStream, StructuredError,
-    events_after, new_input, new_session_id,
+    Agent, AgentHandle, AgentOutput, ApprovalsHandle, EventsError, Follow, HandleError, RunStream, StoredEvents,
+    StructuredError, events_after, new_input, new_session_id,
 };
 pub use hooks::commands::{COMMAND_TIMEOUT, CommandHook, HookEvent};
 pub use hooks::matcher::{BadMatcher, Matcher};

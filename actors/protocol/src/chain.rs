@@ -6,6 +6,51 @@ use std::collections::HashMap;
 use crate::entry::Entry;
 use crate::ids::{EntryId, Seq};
 
+/// What stands in a journal's tree: an entry, or what is left of it when its content need not be kept.
+pub trait Linked {
+    /// Its name in the journal.
+    fn id(&self) -> &EntryId;
+    /// The entry before it, on its branch.
+    fn parent(&self) -> Option<&EntryId>;
+}
+
+impl<E: Borrow<Entry>> Linked for E {
+    fn id(&self) -> &EntryId {
+        &self.borrow().id
+    }
+
+    fn parent(&self) -> Option<&EntryId> {
+        self.borrow().parent.as_ref()
+    }
+}
+
+/// An entry without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The entry's id.
+    pub id: EntryId,
+    /// The entry before it, on its branch.
+    pub parent: Option<EntryId>,
+}
+
+impl Linked for Link {
+    fn id(&self) -> &EntryId {
+        &self.id
+    }
+
+    fn parent(&self) -> Option<&EntryId> {
+        self.parent.as_ref()
+    }
+}
+
+/// Whether an entry stands where its parent says: right after it, or anywhere if it names none.
+pub fn follows(entry: &impl Linked, before: Option<&EntryId>) -> bool {
+    match (before, entry.parent()) {
+        (Some(before), Some(parent)) => before == parent,
+        (None, _) | (_, None) => true,
+    }
+}
+
 /// The entries that lead to `tip`, oldest first; to the journal's last one for `None`. Nothing if the tip is not there.
 ///
 /// An entry that names no parent, or one that is lost, follows the one before it in the journal, as does a line that is
@@ -27,24 +72,24 @@ pub struct Members {
 
 impl Members {
     /// Those of the chain that [`chain`] gives.
-    pub fn of<E: Borrow<Entry>>(entries: &[(Seq, E)], tip: Option<&EntryId>) -> Self {
-        let entry = |at: usize| entries.get(at).map(|(_, entry)| entry.borrow());
-        let follows = |at: usize| match (at.checked_sub(1).and_then(entry), entry(at).and_then(|e| e.parent.as_ref())) {
-            (Some(before), Some(parent)) => before.id == *parent,
-            (None, _) | (_, None) => true,
+    pub fn of<E: Linked>(entries: &[(Seq, E)], tip: Option<&EntryId>) -> Self {
+        let entry = |at: usize| entries.get(at).map(|(_, entry)| entry);
+        let follows = |at: usize| {
+            let before = at.checked_sub(1).and_then(entry).map(Linked::id);
+            entry(at).is_none_or(|entry| follows(entry, before))
         };
-        let is_last = |tip: &EntryId| entries.last().is_some_and(|(_, last)| last.borrow().id == *tip);
+        let is_last = |tip: &EntryId| entries.last().is_some_and(|(_, last)| last.id() == tip);
         if tip.is_none_or(is_last) && (0..entries.len()).all(follows) {
             return Self { on: None };
         }
         let mut places: HashMap<&EntryId, usize> = HashMap::new();
         for (at, (_, entry)) in entries.iter().enumerate() {
-            places.entry(&entry.borrow().id).or_insert(at);
+            places.entry(entry.id()).or_insert(at);
         }
         // Parents come first, and a line that is there twice counts where it came first.
         let branches_off = |at: usize| {
-            let entry = entry(at).filter(|entry| !follows(at) && places.get(&entry.id) == Some(&at))?;
-            places.get(entry.parent.as_ref()?).copied().filter(|parent| *parent < at)
+            let entry = entry(at).filter(|entry| !follows(at) && places.get(entry.id()) == Some(&at))?;
+            places.get(entry.parent()?).copied().filter(|parent| *parent < at)
         };
         let mut on = vec![false; entries.len()];
         let mut next = tip.map_or(entries.len().checked_sub(1), |tip| places.get(tip).copied());

@@ -28,7 +28,7 @@ pub use store::files::folder::DataDir;
 pub use store::files::{FileOptions, FileStore, look, open};
 pub use store::memory::MemoryStore;
 pub use store::{Answer, Group, Holder, Loaded, Promises, Records, Store, Sync, Take};
-pub use views::along::{Branch, fold_chain};
+pub use views::along::{Along, Branch, fold_chain};
 pub use views::reader::Reader;
 pub use views::summary::{LastRun, SessionStatus, SessionSummary};
 pub use views::verify::Verification;

@@ -103,13 +103,14 @@ pub struct Group {
 /// What came of a group: its place among those that were given, and the number of each of its entries.
 pub type Answer = (usize, Result<Vec<Seq>, StoreError>);
 
-/// A journal that is read one record at a time.
-pub trait Records: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>> {
+/// A journal that is read one record at a time, by whoever has the time.
+pub trait Records: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>> + Send + fmt::Debug {
     /// What is wrong with the journal, as far as it was read.
     fn damage(self: Box<Self>) -> Vec<Damage>;
 }
 
 /// Records that are in memory already.
+#[derive(Debug)]
 struct InMemory(std::vec::IntoIter<(Seq, Arc<Entry>)>, Vec<Damage>);
 
 impl Iterator for InMemory {
@@ -136,7 +137,7 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError>;
 
     /// Looks at a journal from one of its records on, one at a time: as [`Take::Peek`], without the whole in memory.
-    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records + '_>, StoreError> {
+    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records>, StoreError> {
         let Loaded { mut entries, damage, .. } = self.load(session, Take::Peek)?;
         entries.retain(|(seq, _)| *seq >= from);
         Ok(Box::new(InMemory(entries.into_iter(), damage)))
@@ -144,7 +145,7 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
 
     /// Whether a session has a journal.
     fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
-        match self.load(session, Take::Peek) {
+        match self.read(session, Seq::default()) {
             Ok(_) => Ok(true),
             Err(StoreError::Unknown { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -225,7 +226,7 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
 
     /// Checks a journal, whoever holds it, and changes nothing. A store that keeps no hashes has no chain to check.
     fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
-        self.load(session, Take::Peek).map(|loaded| Verification::unchained(loaded.entries))
+        Verification::unchained(self.read(session, Seq::default())?)
     }
 
     /// Deletes a session for good, unless another live process holds it.

@@ -1,14 +1,15 @@
 //! `playhouse audit`: whether journals are as they were written, and what was decided and done. Needs no house.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use playhouse::journal::{Step, StepKind, decisions};
-use playhouse::protocol::{Seq, SessionId};
-use playhouse::session::{ChainHash, Store, StoreError, Take, Verification};
+use playhouse::journal::{Decisions, StepKind};
+use playhouse::protocol::{Entry, Seq, SessionId};
+use playhouse::session::{Branch, ChainHash, SessionSummary, Store, StoreError, Verification, fold_chain};
 use serde_json::{Value, json};
 
 use crate::cli::args::{AuditArgs, AuditCommand};
-use crate::cli::commands::sessions::{look, print};
+use crate::cli::commands::sessions::{along, look, print, print_each, tell_damage};
 use crate::cli::exit::Exit;
 use crate::cli::terminal::text::{Tint, error_line, one_line};
 
@@ -22,20 +23,46 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
         }
         AuditCommand::Show { session, .. } if !is_there => Err(Exit::refused(StoreError::Unknown { session })),
         AuditCommand::Show { session, json } => {
-            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Exit::refused)?;
-            for damage in &loaded.damage {
-                error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
-            }
-            let steps = decisions(&loaded.entries);
-            let json_line = |step: &Step| format!("{}\n", step.to_json());
-            let text: String = steps.iter().map(if json { json_line } else { Step::line }).collect();
-            print(&text)
+            let store = look(folder)?;
+            tell_damage(&SessionSummary::read(&*store, &session).map_err(Exit::refused)?);
+            let mut decisions = Decisions::default();
+            print_each(along(&*store, &session).map_err(Exit::refused)?, |(seq, entry)| {
+                let step = decisions.step(seq, &entry);
+                Ok(step
+                    .map_or_else(String::new, |step| if json { format!("{}\n", step.to_json()) } else { step.line() }))
+            })
         }
     }
 }
 
 /// A session and what came out of checking its journal.
-type Checked = (SessionId, Result<Verification, StoreError>);
+type Checked = (SessionId, Result<Journal, StoreError>);
+
+/// A journal that was read.
+#[derive(Debug)]
+struct Journal {
+    checked: Verification,
+    /// How many of its entries are decisions.
+    decisions: usize,
+    /// How many of its entries begin an effect.
+    effects: usize,
+}
+
+impl Journal {
+    fn read(store: &dyn Store, session: &SessionId) -> Result<Self, StoreError> {
+        let checked = store.verify(session)?;
+        let count = |(calls, decisions, effects): &mut (Decisions, usize, usize), entry: &Arc<Entry>, branch| match (
+            branch,
+            calls.step(Seq::default(), entry).map(|step| step.kind),
+        ) {
+            (Branch::Main, Some(StepKind::Decision)) => *decisions += 1,
+            (Branch::Main, Some(StepKind::Effect)) => *effects += 1,
+            (Branch::Main, Some(StepKind::Outcome) | None) | (Branch::Side, _) => {}
+        };
+        let ((_, decisions, effects), _) = fold_chain(|| store.read(session, Seq::default()), count)?;
+        Ok(Self { checked, decisions, effects })
+    }
+}
 
 fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
     match sessions.into_iter().next() {
@@ -50,7 +77,7 @@ fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit>
     let sessions = if everything { store.sessions().map_err(Exit::refused)? } else { named };
     let mut report = Vec::new();
     for session in sessions {
-        match store.verify(&session) {
+        match Journal::read(store, &session) {
             // Removed since it was listed.
             Err(StoreError::Unknown { .. }) if everything => {}
             Err(error @ StoreError::Unknown { .. }) => return Err(Exit::refused(error)),
@@ -94,7 +121,7 @@ fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) ->
 /// Where a head is: the session, the record, and how many follow it.
 fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
     report.iter().find_map(|(session, checked)| {
-        let checked = checked.as_ref().ok()?;
+        let checked = &checked.as_ref().ok()?.checked;
         let seq = checked.find(head)?;
         let until = usize::try_from(seq.0).unwrap_or(usize::MAX);
         Some((session, seq, checked.records().saturating_sub(until)))
@@ -105,26 +132,26 @@ fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, S
 #[derive(Debug)]
 enum Finding<'a> {
     /// It is as it was written.
-    Well(&'a Verification, ChainHash),
+    Well(&'a Journal, ChainHash),
     /// Nothing was written to it: a crash came before the first record was whole.
-    Empty(&'a Verification),
+    Empty(&'a Journal),
     /// Nothing in it is part of a chain.
-    NoChain(&'a Verification),
+    NoChain(&'a Journal),
     /// Something in it is not.
-    Broken(&'a Verification, String),
+    Broken(&'a Journal, String),
     /// It could not be read.
     Unread(&'a StoreError),
 }
 
 impl<'a> Finding<'a> {
-    fn of(checked: &'a Result<Verification, StoreError>) -> Self {
-        match checked {
+    fn of(journal: &'a Result<Journal, StoreError>) -> Self {
+        match journal {
             Err(error) => Self::Unread(error),
-            Ok(checked) => match (&checked.broken, checked.head()) {
-                (Some(damage), _) => Self::Broken(checked, damage.to_string()),
-                (None, Some(head)) => Self::Well(checked, head),
-                (None, None) if checked.records() == 0 => Self::Empty(checked),
-                (None, None) => Self::NoChain(checked),
+            Ok(journal) => match (&journal.checked.broken, journal.checked.head()) {
+                (Some(damage), _) => Self::Broken(journal, damage.to_string()),
+                (None, Some(head)) => Self::Well(journal, head),
+                (None, None) if journal.checked.records() == 0 => Self::Empty(journal),
+                (None, None) => Self::NoChain(journal),
             },
         }
     }
@@ -138,20 +165,19 @@ impl<'a> Finding<'a> {
 
     fn lines(&self, session: &SessionId) -> String {
         let (mut text, notes) = match self {
-            Self::Well(checked, head) => {
-                let steps = decisions(&checked.entries);
-                let (decisions, effects) = (count(&steps, StepKind::Decision), count(&steps, StepKind::Effect));
+            Self::Well(journal, head) => {
+                let Journal { checked, decisions, effects } = journal;
                 let records = checked.records();
                 let text = format!(
                     "ok        {session}  {records} records, {decisions} decisions, {effects} effects, head {head}\n"
                 );
                 (text, notes(checked))
             }
-            Self::Empty(checked) => (
+            Self::Empty(Journal { checked, .. }) => (
                 format!("empty     {session}  nothing was written before a crash; it can be removed\n"),
                 notes(checked),
             ),
-            Self::NoChain(checked) => {
+            Self::NoChain(Journal { checked, .. }) => {
                 let records = checked.records();
                 let why = "written before there was one; it begins with the next record and covers these";
                 (format!("no chain  {session}  {records} records: {why}\n"), notes(checked))
@@ -164,32 +190,27 @@ impl<'a> Finding<'a> {
     }
 
     fn json(&self, session: &SessionId) -> Value {
-        let (status, checked, reason) = match self {
-            Self::Well(checked, _) => ("ok", Some(checked), None),
-            Self::Empty(checked) => ("empty", Some(checked), None),
-            Self::NoChain(checked) => ("no_chain", Some(checked), None),
-            Self::Broken(checked, damage) => ("broken", Some(checked), Some(damage.clone())),
+        let (status, journal, reason) = match self {
+            Self::Well(journal, _) => ("ok", Some(journal), None),
+            Self::Empty(journal) => ("empty", Some(journal), None),
+            Self::NoChain(journal) => ("no_chain", Some(journal), None),
+            Self::Broken(journal, damage) => ("broken", Some(journal), Some(damage.clone())),
             Self::Unread(error) => ("broken", None, Some(error.to_string())),
         };
-        let steps = checked.map(|checked| decisions(&checked.entries));
-        let of = |kind| steps.as_ref().map(|steps| count(steps, kind));
+        let checked = journal.map(|journal| &journal.checked);
         json!({
             "session_id": session,
             "status": status,
             "reason": reason,
             "broken": checked.and_then(|checked| checked.broken.as_ref()),
-            "records": checked.map(|checked| checked.records()),
-            "decisions": of(StepKind::Decision),
-            "effects": of(StepKind::Effect),
-            "head": checked.filter(|checked| checked.broken.is_none()).and_then(|checked| checked.head()),
+            "records": checked.map(Verification::records),
+            "decisions": journal.map(|journal| journal.decisions),
+            "effects": journal.map(|journal| journal.effects),
+            "head": checked.filter(|checked| checked.broken.is_none()).and_then(Verification::head),
             "chained_from_line": checked.and_then(|checked| checked.chained_from),
-            "notes": checked.map(|checked| notes(checked)).unwrap_or_default(),
+            "notes": checked.map(notes).unwrap_or_default(),
         })
     }
-}
-
-fn count(steps: &[Step], kind: StepKind) -> usize {
-    steps.iter().filter(|step| step.kind == kind).count()
 }
 
 /// What is unusual and nothing wrong.

@@ -10,10 +10,9 @@ use playhouse::agent::machine::Durable;
 use playhouse::agent::machine::run::RunRequest;
 use playhouse::agent::{AgentHandle, new_session_id};
 use playhouse::from_config::FromConfig;
-use playhouse::protocol::chain::chain;
 use playhouse::protocol::entry::{Opened, Settings};
-use playhouse::protocol::{AgentMessage, Entry, Seq, SessionId};
-use playhouse::session::{LastRun, SessionStatus, SessionSummary};
+use playhouse::protocol::{AgentMessage, SessionId};
+use playhouse::session::{Branch, LastRun, SessionStatus, SessionSummary, StoreError};
 
 use crate::cli::exit::Exit;
 use crate::cli::terminal::text::Tint;
@@ -61,8 +60,7 @@ pub async fn go_on(
     from: &FromConfig,
     view: &mut View,
 ) -> Result<(AgentHandle, Messages), Exit> {
-    let entries = house.entries(session).await.map_err(Exit::refused)?;
-    let (messages, unsaid) = readable(&entries, session, &settings);
+    let (messages, unsaid) = readable(house, session, &settings).await.map_err(Exit::refused)?;
     if messages.is_empty() && unsaid.is_empty() {
         let text = format!(
             "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
@@ -78,13 +76,15 @@ pub async fn go_on(
 type Messages = Vec<Arc<AgentMessage>>;
 
 /// The conversation as far as lines that can be read tell it, and what waited to be said in it.
-fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Settings) -> (Messages, Messages) {
+async fn readable(house: &House, session: &SessionId, settings: &Settings) -> Result<(Messages, Messages), StoreError> {
     // For when the first entry is lost; the settings of a damaged journal are not used in any case.
     let opened = Opened::new(new_session_id().as_str().into(), session.clone(), Arc::new(settings.clone()));
-    let mut durable = Durable::new(&opened);
-    for (_, entry) in chain(entries, None) {
-        durable.apply(entry);
-    }
+    let empty = Durable::new(&opened);
+    let folded = house.fold(session, move |folded: &mut Option<Durable>, entry, branch| match branch {
+        Branch::Main => folded.get_or_insert_with(|| Durable::new(&opened)).apply(entry),
+        Branch::Side => {}
+    });
+    let durable = folded.await?.0.unwrap_or(empty);
     let mut unsaid = durable.run.as_ref().map(|run| run.prompt.clone()).unwrap_or_default();
     if let Some(RunRequest::Prompt(prompt)) = durable.pending.as_ref().map(|pending| &pending.request) {
         unsaid.extend(prompt.iter().cloned());
@@ -92,5 +92,5 @@ fn readable(entries: &[(Seq, Arc<Entry>)], session: &SessionId, settings: &Setti
     for queued in durable.steering.iter().chain(&durable.follow_ups) {
         unsaid.extend(queued.messages.iter().cloned());
     }
-    (durable.transcript().as_slice().to_vec(), unsaid)
+    Ok((durable.transcript().as_slice().to_vec(), unsaid))
 }

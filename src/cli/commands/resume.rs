@@ -7,10 +7,9 @@ use std::time::Duration;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::from_config::FromConfig;
-use playhouse::protocol::chain::chain;
 use playhouse::protocol::entry::Wake;
 use playhouse::protocol::{AgentMessage, Command, ContinuationKind, EntryBody, EntryId, InputId, Op, SessionId};
-use playhouse::session::{LastRun, SessionStatus, SessionSummary, StoreError};
+use playhouse::session::{Branch, LastRun, SessionStatus, SessionSummary, StoreError};
 use playhouse::{House, ResumeError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -248,10 +247,11 @@ async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<Ent
     if summary.status != SessionStatus::Aborted {
         return Ok(None);
     }
-    let entries = house.entries(&summary.session_id).await.map_err(Exit::refused)?;
-    let is_start = |body: &EntryBody| matches!(body, EntryBody::TurnStarted { .. });
-    let starts = chain(&entries, None).filter(|(_, entry)| is_start(&entry.body));
-    Ok(starts.last().map(|(_, entry)| entry.id.clone()))
+    let last = house.fold(&summary.session_id, |last, entry, branch| match (&entry.body, branch) {
+        (EntryBody::TurnStarted { .. }, Branch::Main) => *last = Some(entry.id.clone()),
+        _ => {}
+    });
+    last.await.map(|(last, _)| last).map_err(Exit::refused)
 }
 
 /// Asks for a run on the conversation as it stands, or as it was after `turn` if it ends with the model's words. `None` is

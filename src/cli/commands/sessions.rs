@@ -1,13 +1,15 @@
 //! `playhouse sessions`: what is in the data directory. Needs no house.
 
+use std::fmt;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use playhouse::agent::machine::events::replay;
-use playhouse::journal::{conversation, entry_lines, session_table, state_words};
-use playhouse::protocol::SessionId;
-use playhouse::session::{self, SessionSummary, Store, StoreError, Take};
+use playhouse::agent::StoredEvents;
+use playhouse::journal::{Conversation, entry_line, session_table, state_words};
+use playhouse::protocol::{Entry, Seq, SessionId};
+use playhouse::session::{self, Along, Branch, SessionSummary, Store, StoreError};
 use serde_json::json;
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
@@ -35,33 +37,51 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
         }
         SessionsCommand::Show { session, json } => {
             let store = look(folder)?;
-            let loaded = store.load(&session, Take::Peek).map_err(Exit::refused)?;
-            for damage in &loaded.damage {
-                error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
+            let summary = SessionSummary::read(&*store, &session).map_err(Exit::refused)?;
+            tell_damage(&summary);
+            match json {
+                true => print_each(store.read(&session, Seq::default()).map_err(Exit::refused)?, |(seq, entry)| {
+                    entry_line(seq, &entry).map_err(Exit::refused)
+                })?,
+                false => {
+                    let mut conversation = Conversation::default();
+                    print_each(along(&*store, &session).map_err(Exit::refused)?, |(_, entry)| {
+                        Ok(conversation.tell(&entry))
+                    })?;
+                }
             }
-            let text = match json {
-                true => entry_lines(&loaded.entries).map_err(Exit::refused)?,
-                false => conversation(&loaded.entries),
-            };
-            print(&text)?;
-            let held_by = store.holder(&session).map_err(Exit::refused)?;
-            tell_state(&SessionSummary::of(&session, &loaded.entries, held_by, loaded.damage));
+            tell_state(&summary);
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
-            let loaded = look(folder)?.load(&session, Take::Peek).map_err(Exit::refused)?;
-            let entries = loaded.entries.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-            let events = replay(entries, after);
-            let events = events.map_err(|error| Exit::Refused(format!("session `{session}`: {error}")))?;
-            let mut lines = String::new();
-            for event in &events {
-                lines.push_str(&serde_json::to_string(event).map_err(Exit::refused)?);
-                lines.push('\n');
-            }
-            print(&lines)
+            let store = look(folder)?;
+            let events = StoredEvents::open(&session, || store.read(&session, Seq::default()), after);
+            print_each(events.map_err(Exit::refused)?, |event| {
+                Ok(serde_json::to_string(&event).map_err(Exit::refused)? + "\n")
+            })
         }
         SessionsCommand::Rm { session, json } => remove(&*open(folder)?, &session, json),
     }
+}
+
+/// Says what is wrong with a session's journal, before anything of it is shown.
+pub(super) fn tell_damage(summary: &SessionSummary) {
+    for damage in &summary.damage {
+        error_line("warning: ", &format!("the journal of session {}: {damage}", summary.session_id), Tint::Red);
+    }
+}
+
+/// The entries that lead to the last one of a session's journal, one at a time.
+pub(super) fn along(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<impl Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>>, StoreError> {
+    let along = Along::open(|| store.read(session, Seq::default()))?;
+    Ok(along.filter_map(|record| match record {
+        Ok((seq, entry, Branch::Main)) => Some(Ok((seq, entry))),
+        Ok((_, _, Branch::Side)) => None,
+        Err(error) => Some(Err(error)),
+    }))
 }
 
 /// Says how a session stands, beside its conversation.
@@ -86,6 +106,19 @@ pub(super) fn open(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
 /// The data directory, for one who changes nothing in it.
 pub(super) fn look(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
     session::look(folder).map_err(|error| unusable(&error))
+}
+
+/// Writes what each of these is told by to stdout, none of them kept.
+pub(super) fn print_each<T, E: fmt::Display>(
+    all: impl Iterator<Item = Result<T, E>>,
+    mut text: impl FnMut(T) -> Result<String, Exit>,
+) -> Result<(), Exit> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    for one in all {
+        let text = text(one.map_err(Exit::refused)?)?;
+        out.write_all(text.as_bytes()).map_err(|error| unwritten(&error))?;
+    }
+    out.flush().map_err(|error| unwritten(&error))
 }
 
 /// Writes to stdout; a reader who has gone ends the program.

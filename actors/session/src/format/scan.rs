@@ -266,14 +266,7 @@ impl Scan {
 
     /// As [`Scan::read`], with the entries' blobs.
     pub fn read_with(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
-        Self::checked(reader, blobs, Check::Lines)
-    }
-
-    pub(crate) fn checked(reader: impl BufRead, blobs: &dyn BlobSource, check: Check) -> io::Result<Self> {
-        Self::pass(reader, check, |sealed, _| {
-            let Record { entry, lost, print, .. } = sealed.decode(blobs)?;
-            Ok(Kept { of_it: Arc::new(entry), lost, print })
-        })
+        Self::checked(reader, blobs, Check::Lines, Arc::new)
     }
 }
 
@@ -292,6 +285,19 @@ impl Scan<LineAt> {
 }
 
 impl<T> Scan<T> {
+    /// Reads every record, and keeps of each what `keep` makes of its entry.
+    pub(crate) fn checked(
+        reader: impl BufRead,
+        blobs: &dyn BlobSource,
+        check: Check,
+        keep: impl Fn(Entry) -> T,
+    ) -> io::Result<Self> {
+        Self::pass(reader, check, |sealed, _| {
+            let Record { entry, lost, print, .. } = sealed.decode(blobs)?;
+            Ok(Kept { of_it: keep(entry), lost, print })
+        })
+    }
+
     fn pass(
         mut reader: impl BufRead,
         check: Check,

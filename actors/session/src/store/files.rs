@@ -33,7 +33,6 @@ use ownership::{OWNER_DRAFT, Owners, read_record};
 use recovery::JOURNAL_DRAFT;
 use resting::Resting;
 
-use crate::format::scan::Check;
 use crate::store::error::StoreError;
 use crate::store::{Holder, Loaded, Promises, Records, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
@@ -221,7 +220,7 @@ impl Store for FileStore {
         }
     }
 
-    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records + '_>, StoreError> {
+    fn read(&self, session: &SessionId, from: Seq) -> Result<Box<dyn Records>, StoreError> {
         let mut records = self.records(session)?;
         records.skip_to(from);
         Ok(Box::new(records))
@@ -348,7 +347,7 @@ impl Store for FileStore {
 
     fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
         let (paths, file) = self.open_to_look(session)?;
-        let scan = recovery::read(&paths, &file, Check::Chain)?;
+        let scan = recovery::read(&paths, |blobs| Verification::scan(recovery::buffered(&file), blobs))?;
         // What a live owner is writing right now is not torn.
         let torn = if self.holder(session)?.is_some() { None } else { scan.tail(None) };
         Ok(Verification::of(session, scan, torn))

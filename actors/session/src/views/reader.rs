@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use playhouse_protocol::SessionId;
+use playhouse_protocol::{Seq, SessionId};
 use playhouse_supervision::{NoResult, Threads};
 
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::{Loaded, Store, Take};
+use crate::store::{Records, Store};
 
 /// Reads journals, wherever they are kept, and changes nothing. What was committed before is there. Clones read the
 /// same stores.
@@ -39,11 +39,11 @@ impl Reader {
         self.threads.run(move || work(&reader)).await
     }
 
-    /// The journal as it is now. Blocks: see [`Reader::run`].
-    pub fn read(&self, session: &SessionId) -> Result<Loaded, StoreError> {
+    /// The journal as it is now, one record at a time. Blocks: see [`Reader::run`].
+    pub fn read(&self, session: &SessionId) -> Result<Box<dyn Records>, StoreError> {
         match self.memory.has(session) {
-            true => self.memory.load(session, Take::Peek),
-            false => self.store.load(session, Take::Peek),
+            true => self.memory.read(session, Seq::default()),
+            false => self.store.read(session, Seq::default()),
         }
     }
 }

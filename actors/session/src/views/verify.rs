@@ -5,20 +5,19 @@
 //! whoever noted one earlier asks for it ([`Verification::find`]).
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 
-use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
+use playhouse_protocol::{EntryBody, Seq, SessionId};
 
 use crate::format::blob::BlobSource;
 use crate::format::chain::{ChainHash, Links};
 use crate::format::record::BadLine;
 use crate::format::scan::{Check, Damage, DamageKind, Scan};
+use crate::store::Records;
+use crate::store::error::StoreError;
 
 /// What came out of checking a journal.
 #[derive(Clone, Debug)]
 pub struct Verification {
-    /// The records that count and that this build knows, in order.
-    pub entries: Vec<(Seq, Arc<Entry>)>,
     /// The first line that is part of the chain, from 1; `None` in a journal of an older build. That line's hash also
     /// covers those before it.
     pub chained_from: Option<u64>,
@@ -48,23 +47,30 @@ impl Verification {
 
     /// Checks a journal's bytes. Pure but for the reader it is given.
     pub fn read(session: &SessionId, reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
-        let scan = Scan::checked(reader, blobs, Check::Chain)?;
+        let scan = Self::scan(reader, blobs)?;
         let torn = scan.tail(None);
         Ok(Self::of(session, scan, torn))
     }
 
     /// What is known of a journal without hashes.
-    pub(crate) fn unchained(entries: Vec<(Seq, Arc<Entry>)>) -> Self {
+    pub(crate) fn unchained(mut records: Box<dyn Records>) -> Result<Self, StoreError> {
         let mut links = Links::default();
-        entries.iter().for_each(|(seq, _)| links.push(seq.0, ChainHash::START));
-        Self { entries, chained_from: None, broken: None, notes: Vec::new(), links }
+        for record in records.by_ref() {
+            links.push(record?.0.0, ChainHash::START);
+        }
+        Ok(Self { chained_from: None, broken: None, notes: Vec::new(), links })
     }
 
-    pub(crate) fn of(session: &SessionId, scan: Scan, torn: Option<Damage>) -> Self {
-        let opened_as = scan.entries.first().and_then(|(_, entry)| match &entry.body {
+    /// Reads a journal and keeps the hashes, and of entries no more than which session they begin.
+    pub(crate) fn scan(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Scan<Option<SessionId>>> {
+        Scan::checked(reader, blobs, Check::Chain, |entry| match entry.body {
             EntryBody::Opened(opened) => Some(opened.session_id.clone()),
             _ => None,
-        });
+        })
+    }
+
+    pub(crate) fn of(session: &SessionId, scan: Scan<Option<SessionId>>, torn: Option<Damage>) -> Self {
+        let opened_as = scan.entries.into_iter().next().and_then(|(_, opened_as)| opened_as);
         let other = opened_as.filter(|says| says != session);
         let other = other.map(|says| Damage { line: 1, offset: 0, kind: DamageKind::OtherSession { says } });
         let newer = scan.newer.map(|version| Damage {
@@ -76,13 +82,7 @@ impl Verification {
         let torn = torn.filter(|_| scan.tail_damage.is_empty());
         let all = newer.into_iter().chain(other).chain(scan.damage).chain(scan.tail_damage).chain(torn);
         let (notes, broken): (Vec<_>, Vec<_>) = all.partition(|damage| is_harmless(&damage.kind));
-        Self {
-            entries: scan.entries,
-            chained_from: scan.chained_from,
-            broken: broken.into_iter().next(),
-            notes,
-            links: scan.links,
-        }
+        Self { chained_from: scan.chained_from, broken: broken.into_iter().next(), notes, links: scan.links }
     }
 }
 

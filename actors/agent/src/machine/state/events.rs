@@ -22,22 +22,56 @@ pub fn replay<'a>(
     after: Option<EventId>,
 ) -> Result<Vec<Event>, FoldError> {
     let entries: Vec<_> = entries.into_iter().collect();
-    let Some((_, first)) = entries.first() else { return Err(FoldError::Empty) };
-    let EntryBody::Opened(opened) = &first.body else { return Err(FoldError::NotOpened) };
-    let mut state = Durable::new(opened);
-    let mut out = Vec::new();
+    let mut replay = Replay::new(after);
     for (seq, entry) in chain(&entries, None).copied() {
-        if after.is_none_or(|after| seq >= after.seq) {
-            for (k, event) in (0..).zip(derive(&state, entry)) {
+        replay.take(seq, entry)?;
+    }
+    replay.end()
+}
+
+/// As [`replay`], entry by entry along the chain.
+#[derive(Debug)]
+pub struct Replay {
+    after: Option<EventId>,
+    /// After the entries so far; `None` before the first.
+    state: Option<Durable>,
+    told: Vec<Event>,
+}
+
+impl Replay {
+    /// Of a journal from its first entry on.
+    pub fn new(after: Option<EventId>) -> Self {
+        Self { after, state: None, told: Vec::new() }
+    }
+
+    /// Takes the next entry in.
+    pub fn take(&mut self, seq: Seq, entry: &Entry) -> Result<(), FoldError> {
+        let state = match (&mut self.state, &entry.body) {
+            (Some(state), _) => state,
+            (none, EntryBody::Opened(opened)) => none.insert(Durable::new(opened)),
+            (None, _) => return Err(FoldError::NotOpened),
+        };
+        if self.after.is_none_or(|after| seq >= after.seq) {
+            for (k, event) in (0..).zip(derive(state, entry)) {
                 let id = EventId { seq, k };
-                if after.is_none_or(|after| id > after) {
-                    out.push(stamped(&state, id, entry.loop_id.clone(), entry.at, event));
+                if self.after.is_none_or(|after| id > after) {
+                    self.told.push(stamped(state, id, entry.loop_id.clone(), entry.at, event));
                 }
             }
         }
         state.apply(entry);
+        Ok(())
     }
-    Ok(out)
+
+    /// The events of the entries since it was last asked, in their order.
+    pub fn told(&mut self) -> impl Iterator<Item = Event> {
+        self.told.drain(..)
+    }
+
+    /// The events that nobody asked for; an error if there was no entry.
+    pub fn end(self) -> Result<Vec<Event>, FoldError> {
+        self.state.map(|_| self.told).ok_or(FoldError::Empty)
+    }
 }
 
 /// An event with its address.

@@ -17,7 +17,7 @@ use super::reading::FileRecords;
 use super::recovery;
 use super::{FileStore, lock, lock_journal};
 use crate::format::record::Print;
-use crate::format::scan::Check;
+use crate::format::scan::Scan;
 use crate::store::error::StoreError;
 use crate::store::{Loaded, REMEMBERED, Records, Store};
 
@@ -54,7 +54,7 @@ impl FileStore {
             *slot = Some(Journal::empty(paths, epoch, Presence::Claimed));
             return Ok(Loaded { entries: Vec::new(), epoch, damage: Vec::new() });
         };
-        let scan = recovery::read(&paths, &file, Check::Lines)?;
+        let scan = recovery::read(&paths, |blobs| Scan::read_with(recovery::buffered(&file), blobs))?;
         if scan.epoch > epoch {
             let higher = scan.epoch.saturating_add(1);
             self.owners.raise(session, &paths.owner, epoch, higher)?;

@@ -12,13 +12,11 @@ use playhouse_protocol::entry::FORMAT_VERSION;
 use playhouse_protocol::{Entry, Seq};
 
 use super::blob_files::{BlobFiles, Reading};
+use super::recovery::BUFFER;
 use crate::format::record::{BadLine, decode_with};
 use crate::format::scan::{Damage, DamageKind, LineAt, Scan};
 use crate::store::Records;
 use crate::store::error::StoreError;
-
-/// How much of a journal is read at once.
-const BUFFER: usize = 1 << 16;
 
 /// The records of a journal's file.
 #[derive(Debug)]

@@ -12,14 +12,24 @@ use super::blob_files::{BlobFiles, Reading};
 use super::disk::{Disk, flush_folder};
 use super::folder::{self, Paths};
 use crate::format::record::{BadLine, decode};
-use crate::format::scan::{Check, Scan};
+use crate::format::scan::Scan;
 use crate::store::error::StoreError;
 
-/// Reads a journal and its blobs.
-pub(crate) fn read(paths: &Paths, journal: &File, check: Check) -> Result<Scan, StoreError> {
+/// How much of a journal is read at once, in bytes.
+pub(crate) const BUFFER: usize = 1 << 16;
+
+/// A journal's file, to be read from where it stands.
+pub(crate) fn buffered(journal: &File) -> BufReader<&File> {
+    BufReader::with_capacity(BUFFER, journal)
+}
+
+/// Has a journal read with its blobs.
+pub(crate) fn read<T>(
+    paths: &Paths,
+    scan: impl FnOnce(&BlobFiles) -> io::Result<Scan<T>>,
+) -> Result<Scan<T>, StoreError> {
     let blobs = BlobFiles::new(paths.blobs.clone(), Reading::Whole);
-    let scan = Scan::checked(BufReader::with_capacity(1 << 16, journal), &blobs, check)
-        .map_err(|e| StoreError::io("read", &paths.journal, &e))?;
+    let scan = scan(&blobs).map_err(|e| StoreError::io("read", &paths.journal, &e))?;
     blobs.result()?;
     match scan.newer {
         Some(version) => {
@@ -108,14 +118,25 @@ pub(crate) fn write_anew(disk: &dyn Disk, paths: &Paths) -> Result<(), StoreErro
     let draft = paths.journal.with_extension(JOURNAL_DRAFT);
     folder::remove_if_there(disk, &draft)?;
     let Some(mut old) = folder::open_to_read(&paths.journal)? else { return Ok(()) };
-    // Through memory: `io::copy` may share the old file's blocks instead of writing them.
-    let mut bytes = Vec::new();
-    old.read_to_end(&mut bytes).map_err(|e| StoreError::io("read", &paths.journal, &e))?;
     let mut new = disk.create(&folder::new_file(), &draft).map_err(failed)?;
-    let written = new.write_all(&bytes).and_then(|()| disk.flush(&new));
+    let written = copy(&mut old, &mut new).and_then(|()| disk.flush(&new));
     if let Err(e) = written.and_then(|()| disk.rename(&draft, &paths.journal)) {
         let _ = disk.remove(&draft);
         return Err(failed(e));
     }
     flush_folder(disk, &paths.folder).map_err(failed)
+}
+
+/// Copies through memory: `io::copy` may share the old file's blocks instead of writing them.
+fn copy(old: &mut File, new: &mut File) -> io::Result<()> {
+    let mut old = buffered(old);
+    loop {
+        let bytes = old.fill_buf()?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        new.write_all(bytes)?;
+        let length = bytes.len();
+        old.consume(length);
+    }
 }
