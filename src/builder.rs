@@ -20,7 +20,7 @@ use playhouse_tools::{Tool, ToolSetError};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::house::House;
+use crate::house::{House, Newcomer};
 
 /// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -433,7 +433,8 @@ impl AgentBuilder {
         };
         let session_id = self.session_id.unwrap_or_else(new_session_id);
         let opened = Opened { messages: self.messages, ..Opened::new(agent_id, session_id, self.settings) };
-        self.house.take_on(opened, self.definition, origin, Wake::Restarted).await
+        let newcomer = Newcomer { opened, definition: self.definition, origin, wake: Wake::Restarted };
+        self.house.take_on(newcomer).await
     }
 
     /// Lets the settings name the tools that the definition has.

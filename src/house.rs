@@ -9,6 +9,7 @@
 //! ```
 
 mod ending;
+mod entering;
 mod open;
 mod parking;
 mod resume;
@@ -20,21 +21,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use playhouse_agent::actor::start;
 use playhouse_agent::hub::RING;
 use playhouse_agent::identity::address;
 use playhouse_agent::{
-    Agent, AgentHandle, ApprovalsHandle, Definition, EventsError, HandleError, Identity, Occupant, Origin, Scope,
-    Services, Subscription, events_after,
+    Agent, AgentHandle, ApprovalsHandle, EventsError, HandleError, Occupant, Scope, Services, Subscription,
+    events_after,
 };
-use playhouse_protocol::entry::{Opened, Settings, Wake};
+use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{AgentEvent, AgentId, Durability, Event, EventId, SessionId};
 use playhouse_provider::Recorder;
 use playhouse_session::{Observer, Observers, SessionSummary, Store, StoreError};
-use playhouse_supervision::{
-    ChildSpec, NodeSnapshot, RestartBudget, RestartPolicy, Roster, Shutdown, Supervisor, SupervisorMsg, TreeNode,
-    start_fn,
-};
+use playhouse_supervision::{NodeSnapshot, Roster, Supervisor, SupervisorMsg, TreeNode};
 use ractor::ActorRef;
 use tokio::sync::watch;
 
@@ -42,12 +39,11 @@ pub use open::{HouseBuilder, KindFn, OpenError};
 pub use resume::ResumeError;
 pub use secrets::environment_secrets;
 
-use crate::builder::{AgentBuilder, SpawnError};
+use crate::builder::AgentBuilder;
 use ending::Ending;
+pub(crate) use entering::Newcomer;
 use turns::Turns;
 
-/// How long an agent may take to stop when it is asked to.
-const STOP: Duration = Duration::from_secs(5);
 /// How long a house that ends waits for users' callbacks.
 const CALLBACKS: Duration = Duration::from_secs(5);
 
@@ -262,113 +258,6 @@ impl House {
         }
     }
 
-    /// Brings an agent on stage with its session, which nobody else in the house has; gives whoever has it already, if
-    /// the session is a stored one. Once begun it is carried out, also when nobody waits for it any more.
-    pub(crate) async fn take_on(
-        &self,
-        opened: Opened,
-        definition: Arc<Definition>,
-        origin: Origin,
-        wake: Wake,
-    ) -> Result<AgentHandle, SpawnError> {
-        let house = self.clone();
-        let entering = tokio::spawn(async move { house.bring_on(opened, definition, origin, wake).await });
-        // A runtime that ends takes the house along.
-        entering.await.unwrap_or(Err(SpawnError::Closed))
-    }
-
-    async fn bring_on(
-        &self,
-        opened: Opened,
-        definition: Arc<Definition>,
-        origin: Origin,
-        wake: Wake,
-    ) -> Result<AgentHandle, SpawnError> {
-        let (agent_id, session) = (opened.agent_id.clone(), opened.session_id.clone());
-        let sessions = &self.0.services.sessions;
-        let own = Occupant::Agent(agent_id.clone());
-        loop {
-            let turn = self.0.turns.of(&agent_id).await;
-            if self.0.services.agents.is_closing() {
-                return Err(SpawnError::Closed);
-            }
-            if let Some(agent) = self.get(&agent_id) {
-                let is_its = sessions.occupant(&session).is_some_and(|occupant| occupant == own);
-                return if is_its && origin == Origin::Stored { Ok(agent) } else { Err(SpawnError::Taken(agent_id)) };
-            }
-            match sessions.occupy(&session, own.clone()) {
-                Ok(()) => {
-                    let entered = self.enter(opened, definition, origin, wake).await;
-                    if entered.is_err() {
-                        sessions.leave(&session, &own);
-                    }
-                    return entered;
-                }
-                Err(by @ Occupant::Agent(_)) => {
-                    drop(turn);
-                    match (self.agent_that_has(&session, &by).await, origin) {
-                        (Some(agent), Origin::Stored) => return Ok(agent),
-                        (Some(agent), Origin::New | Origin::Named) => {
-                            return Err(SpawnError::SessionTaken { session, agent: agent.id().clone() });
-                        }
-                        (None, _) => {}
-                    }
-                }
-                Err(Occupant::Beneath(agent)) => return Err(SpawnError::SubAgent { session, agent }),
-                Err(Occupant::House) => return Err(StoreError::InUse { session, agent: None }.into()),
-            }
-        }
-    }
-
-    /// The agent that has a session, once it has entered the stage; `None` when it has left.
-    async fn agent_that_has(&self, session: &SessionId, by: &Occupant) -> Option<AgentHandle> {
-        let Occupant::Agent(agent_id) = by else { return None };
-        let _turn = self.0.turns.of(agent_id).await;
-        let agent = self.get(agent_id);
-        if agent.is_none() {
-            self.0.services.sessions.leave(session, by);
-        }
-        agent
-    }
-
-    /// Puts an agent on the roster and starts it; its session is its own.
-    async fn enter(
-        &self,
-        opened: Opened,
-        definition: Arc<Definition>,
-        origin: Origin,
-        wake: Wake,
-    ) -> Result<AgentHandle, SpawnError> {
-        if origin == Origin::Named {
-            self.must_be_new(&opened.session_id).await?;
-        }
-        let (asked, promises) = (opened.settings.durability, self.0.store.promises());
-        if !promises.keeps(asked) {
-            return Err(SpawnError::Durability { asked, strongest: promises.strongest });
-        }
-        let agent_id = opened.agent_id.clone();
-        let identity = Arc::new(Identity::new(self.0.services.clone(), definition, opened, origin));
-        if wake == Wake::Asked {
-            identity.ask();
-        }
-        self.0.services.agents.expect(&agent_id);
-        identity.enter();
-        if let Err(error) = self.0.stage.add(agent_spec(&identity)).await {
-            self.0.services.has_left(&agent_id);
-            return Err(error.into());
-        }
-        Ok(AgentHandle::new(identity))
-    }
-
-    /// Refuses a session that has a journal.
-    async fn must_be_new(&self, session: &SessionId) -> Result<(), SpawnError> {
-        let (store, id) = (self.0.store.clone(), session.clone());
-        match self.blocking(move || store.exists(&id)).await? {
-            true => Err(SpawnError::SessionExists(session.clone())),
-            false => Ok(()),
-        }
-    }
-
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
@@ -409,22 +298,6 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.services.sessions.leave(&self.session, &Occupant::House);
-    }
-}
-
-fn agent_spec(identity: &Arc<Identity>) -> ChildSpec {
-    let identity = identity.clone();
-    ChildSpec {
-        id: identity.address.clone(),
-        kind: "agent",
-        // It ends by itself when someone else owns its session.
-        restart: RestartPolicy::Transient,
-        budget: RestartBudget::default(),
-        shutdown: Shutdown::Stop(STOP),
-        start: start_fn(move |above| {
-            let identity = identity.clone();
-            async move { start(&identity, above).await.map_err(|error| error.to_string()) }
-        }),
     }
 }
 

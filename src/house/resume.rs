@@ -8,7 +8,7 @@ use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use playhouse_session::{Branch, Damage, SessionSummary, StoreError, fold_chain};
 
-use super::House;
+use super::{House, Newcomer};
 use crate::builder::SpawnError;
 
 /// Why a session could not be taken up.
@@ -108,7 +108,8 @@ impl House {
                 return Err(error);
             }
         };
-        Ok(self.take_on(opened, Arc::new(definition), Origin::Stored, wake).await?)
+        let newcomer = Newcomer { opened, definition: Arc::new(definition), origin: Origin::Stored, wake };
+        Ok(self.take_on(newcomer).await?)
     }
 
     /// What the journal of a stored session holds, as far as it can be read.
