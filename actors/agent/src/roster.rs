@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use playhouse_supervision::{
-    ChildSpec, Directory, Ending, NoticeFn, RestartBudget, RestartPolicy, Shutdown, Supervisor, SupervisorArgs,
+    ChildSpec, Directory, NoticeFn, RestartBudget, RestartPolicy, Shutdown, ShutdownOrder, Supervisor, SupervisorArgs,
     SupervisorError, SupervisorMsg, Tree, start_fn,
 };
 use ractor::Actor;
@@ -41,7 +41,7 @@ impl Roster {
                 let roster = roster.clone();
                 let mut args = SupervisorArgs::new(roster.id.clone(), tree.clone());
                 args.notice = notice.clone();
-                args.ending = Ending::Together;
+                args.shutdown_order = ShutdownOrder::Together;
                 args.children = roster.specs.iter().map(|spec| spec.value().clone()).collect();
                 async move {
                     let started = Actor::spawn_linked(None, Supervisor, args, above).await;

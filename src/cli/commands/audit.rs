@@ -35,9 +35,9 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
 }
 
 /// A session and what came out of checking its journal.
-type Checked = (SessionId, Result<Verification, StoreError>);
+type CheckedSession = (SessionId, Result<Verification, StoreError>);
 
-fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+fn absent(sessions: Vec<SessionId>) -> Result<Vec<CheckedSession>, Exit> {
     match sessions.into_iter().next() {
         Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
         None => Ok(Vec::new()),
@@ -45,7 +45,7 @@ fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
 }
 
 /// Checks these sessions, or all.
-fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<CheckedSession>, Exit> {
     let everything = named.is_empty();
     let sessions = if everything { store.sessions().map_err(Exit::refused)? } else { named };
     let mut report = Vec::new();
@@ -60,7 +60,7 @@ fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit>
     Ok(report)
 }
 
-fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
+fn verify(report: &[CheckedSession], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
     if report.is_empty() && !json {
         error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
     }
@@ -92,7 +92,7 @@ fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) ->
 }
 
 /// Where a head is: the session, the record, and how many follow it.
-fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
+fn find<'a>(report: &'a [CheckedSession], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
     report.iter().find_map(|(session, checked)| {
         let checked = checked.as_ref().ok()?;
         let seq = checked.find(head)?;
