@@ -16,7 +16,7 @@ use playhouse::protocol::{
 use playhouse::provider::{Finish, Limits, chat};
 use playhouse::session::{ChainHash, Sync, record};
 use playhouse_agent::testing::Report;
-use playhouse_bench::wire::{self, Play};
+use playhouse_bench::wire::{self, Reply};
 use serde_json::{Value, json};
 
 /// One tool that only reads.
@@ -178,7 +178,7 @@ fn hub(c: &mut Criterion) {
 }
 
 fn decoder(c: &mut Criterion) {
-    let Play::Whole(response) = wire::tool_turn(7) else { panic!("a tool turn comes whole") };
+    let Reply::Whole(response) = wire::tool_turn(7) else { panic!("a tool turn comes whole") };
     // The body alone, without its HTTP chunks.
     let text = String::from_utf8(response).unwrap();
     let body: String =

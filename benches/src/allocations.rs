@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use playhouse::protocol::lock;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Stats};
 
-use crate::cue::Cue;
+use crate::checkpoint::Checkpoint;
 use crate::hand::Error;
-use crate::stage::Service;
+use crate::house::BenchHouse;
+use crate::suite::Service;
 use crate::table::{Goal, Row, Value};
-use crate::troupe::Troupe;
 
 /// Over how many turns is counted.
 const TURNS: u64 = 10;
@@ -40,11 +40,11 @@ pub fn count(turns: &[u64]) -> Result<Vec<PerTurn>, Error> {
     // Room beforehand, so that counting allocates nothing.
     let seen: Arc<Mutex<Vec<Stats>>> = Arc::new(Mutex::new(Vec::with_capacity(marks.len())));
     let noted = seen.clone();
-    let cue = Cue::at(&marks, 1, move |_| {
+    let checkpoint = Checkpoint::at(&marks, 1, move |_| {
         lock(&noted).push(INSTRUMENTED_SYSTEM.stats());
     });
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(converse(service.port(), &format!("tools-{}", last + 2), &cue))?;
+    runtime.block_on(converse(service.port(), &format!("tools-{}", last + 2), &checkpoint))?;
     let bodies = service.bodies()?;
     let seen = lock(&seen);
     let mut all = Vec::new();
@@ -82,11 +82,11 @@ pub fn rows(all: &[PerTurn]) -> Vec<Row> {
     rows
 }
 
-async fn converse(port: u16, model: &str, cue: &Cue) -> Result<(), Error> {
-    let troupe = Troupe::open(None).await?;
-    for agent in troupe.cast(1, port, model, cue).await? {
-        Troupe::converse(&agent).await?;
+async fn converse(port: u16, model: &str, checkpoint: &Checkpoint) -> Result<(), Error> {
+    let house = BenchHouse::open(None).await?;
+    for agent in house.spawn(1, port, model, checkpoint).await? {
+        BenchHouse::converse(&agent).await?;
     }
-    troupe.close().await;
+    house.close().await;
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use playhouse_bench::allocations::{count, rows};
 use playhouse_bench::hand::Error;
-use playhouse_bench::role::play;
 use playhouse_bench::table::render;
+use playhouse_bench::task::perform;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -16,7 +16,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["role", role] => serde_json::from_str(role).map_err(Error::from).and_then(|role| play(role).map(|_| true)),
+        ["task", task] => serde_json::from_str(task).map_err(Error::from).and_then(|task| perform(task).map(|_| true)),
         [] => show(&[20, 200, 990]),
         ["--short"] => show(&[20, 200]),
         _ => Err("usage: playhouse-allocations [--short]".into()),

@@ -10,7 +10,7 @@ use reqwest::Client;
 use rustls::crypto::ring;
 use serde::{Deserialize, Serialize};
 
-use crate::cue::Cue;
+use crate::checkpoint::Checkpoint;
 use crate::wire;
 
 /// What can go wrong.
@@ -156,8 +156,8 @@ impl Hand {
         Ok(Self { client, url: format!("http://127.0.0.1:{port}/v1/chat/completions"), tools })
     }
 
-    /// One conversation from its prompt to the final answer; `cue` is told of every tool call.
-    pub async fn converse(&self, model: &str, cue: &Cue) -> Result<String, Error> {
+    /// One conversation from its prompt to the final answer; `checkpoint` is told of every tool call.
+    pub async fn converse(&self, model: &str, checkpoint: &Checkpoint) -> Result<String, Error> {
         let mut messages = vec![Message::text("system", wire::SYSTEM_PROMPT), Message::text("user", wire::PROMPT)];
         loop {
             let response = self.ask(model, &messages).await?;
@@ -170,7 +170,7 @@ impl Hand {
             messages.push(Message { role: "assistant", content, tool_calls: calls.clone(), tool_call_id: None });
             for call in calls {
                 let arguments: Arguments = serde_json::from_str(&call.function.arguments)?;
-                cue.called(arguments.number).await;
+                checkpoint.called(arguments.number).await;
                 let answer = wire::tool_answer(&arguments.word, arguments.number);
                 messages.push(Message {
                     role: "tool",

@@ -1,4 +1,4 @@
-//! Agents that have answered one prompt and wait for the next: how many bytes each.
+//! BenchHouse that have answered one prompt and wait for the next: how many bytes each.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::meter::{Meter, Used};
 /// How many are prompted at once.
 const AT_ONCE: usize = 256;
 
-/// Brings agents on stage, lets each answer one prompt, and keeps them all.
+/// Starts agents, lets each answer one prompt, and keeps them all.
 pub async fn measure(agents: usize) -> Result<Used, Error> {
     let house = House::in_memory().await?;
     let model: Arc<dyn StreamProvider> = Arc::new(Scripted::new([Step::text("Here, and listening.")]));
@@ -19,16 +19,16 @@ pub async fn measure(agents: usize) -> Result<Used, Error> {
     // The first agent makes what is made once.
     answered(&house, &definition).await?;
     let meter = Meter::start();
-    let cast: Vec<AgentHandle> = stream::iter((0..agents).map(|_| answered(&house, &definition)))
+    let waiting: Vec<AgentHandle> = stream::iter((0..agents).map(|_| answered(&house, &definition)))
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
     let used = meter.read();
     let alive = house.agents().len();
     if alive != agents + 1 {
-        return Err(format!("{alive} agents are on stage, {} should be", agents + 1).into());
+        return Err(format!("{alive} agents are alive, {} should be", agents + 1).into());
     }
-    drop(cast);
+    drop(waiting);
     Ok(used)
 }
 

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use playhouse_bench::hand::Error;
-use playhouse_bench::role::{Role, play};
-use playhouse_bench::stage::{Sizes, run};
+use playhouse_bench::suite::{Sizes, run};
 use playhouse_bench::table::render;
+use playhouse_bench::task::{Task, perform};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["role", role] => role_of(role),
+        ["task", task] => task_of(task),
         [] => measure(&Sizes::full(), ""),
         ["--short"] => measure(&Sizes::short(), ""),
         ["--smoke"] => measure(&Sizes::smoke(), ""),
@@ -30,9 +30,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn role_of(role: &str) -> Result<(), Error> {
-    let role: Role = serde_json::from_str(role)?;
-    let used = play(role)?;
+fn task_of(task: &str) -> Result<(), Error> {
+    let task: Task = serde_json::from_str(task)?;
+    let used = perform(task)?;
     println!("{}", serde_json::to_string(&used)?);
     Ok(())
 }

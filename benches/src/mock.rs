@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
-use crate::wire::{self, Play};
+use crate::wire::{self, Reply};
 
 /// How many turns are rendered beforehand.
 const RENDERED: u64 = 1_100;
 
-struct Plays {
-    turns: Vec<Play>,
-    last: Play,
+struct Replies {
+    turns: Vec<Reply>,
+    last: Reply,
     accepted: AtomicU64,
     /// How long the request of each turn was.
     bodies: Vec<AtomicU64>,
@@ -26,20 +26,20 @@ struct Plays {
 pub async fn serve() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
     println!("{}", listener.local_addr().expect("an address").port());
-    let plays = Arc::new(Plays {
+    let replies = Arc::new(Replies {
         turns: (0..RENDERED).map(wire::tool_turn).collect(),
         last: wire::last_turn(),
         accepted: AtomicU64::new(0),
         bodies: (0..RENDERED).map(|_| AtomicU64::new(0)).collect(),
     });
-    let house = plays.clone();
+    let house = replies.clone();
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             house.accepted.fetch_add(1, Ordering::Relaxed);
-            let plays = house.clone();
+            let replies = house.clone();
             tokio::spawn(async move {
                 // A client that goes away is no failure of ours.
-                let _ = answer(socket, &plays).await;
+                let _ = answer(socket, &replies).await;
             });
         }
     });
@@ -47,15 +47,15 @@ pub async fn serve() {
     while let Ok(Some(line)) = lines.next_line().await {
         match line.as_str() {
             "bodies" => {
-                let lengths: Vec<u64> = plays.bodies.iter().map(|length| length.load(Ordering::Relaxed)).collect();
+                let lengths: Vec<u64> = replies.bodies.iter().map(|length| length.load(Ordering::Relaxed)).collect();
                 println!("{lengths:?}");
             }
-            _ => println!("{}", plays.accepted.load(Ordering::Relaxed)),
+            _ => println!("{}", replies.accepted.load(Ordering::Relaxed)),
         }
     }
 }
 
-async fn answer(mut socket: TcpStream, plays: &Plays) -> std::io::Result<()> {
+async fn answer(mut socket: TcpStream, replies: &Replies) -> std::io::Result<()> {
     socket.set_nodelay(true)?;
     let mut held = Vec::with_capacity(8 << 10);
     loop {
@@ -68,20 +68,20 @@ async fn answer(mut socket: TcpStream, plays: &Plays) -> std::io::Result<()> {
         let body = held.get(head..head + length).unwrap_or_default();
         let (model, turn) = (model(body).to_owned(), turn(body));
         held.drain(..head + length);
-        if let Some(seen) = usize::try_from(turn).ok().and_then(|turn| plays.bodies.get(turn)) {
+        if let Some(seen) = usize::try_from(turn).ok().and_then(|turn| replies.bodies.get(turn)) {
             seen.store(length as u64, Ordering::Relaxed);
         }
         match model.split('-').collect::<Vec<_>>().as_slice() {
             ["tools", turns] if turn < number(turns.as_bytes()) => {
                 let turn = usize::try_from(turn).unwrap_or(usize::MAX);
-                play(&mut socket, plays.turns.get(turn).unwrap_or(&plays.last)).await?;
+                write(&mut socket, replies.turns.get(turn).unwrap_or(&replies.last)).await?;
             }
             ["paced", pieces, step] => {
                 let pieces = u32::try_from(number(pieces.as_bytes())).unwrap_or(u32::MAX);
                 let paced = wire::paced(pieces, Duration::from_millis(number(step.as_bytes())));
-                play(&mut socket, &paced).await?;
+                write(&mut socket, &paced).await?;
             }
-            _ => play(&mut socket, &plays.last).await?,
+            _ => write(&mut socket, &replies.last).await?,
         }
     }
 }
@@ -100,10 +100,10 @@ async fn read_head(socket: &mut TcpStream, held: &mut Vec<u8>) -> std::io::Resul
     }
 }
 
-async fn play(socket: &mut TcpStream, play: &Play) -> std::io::Result<()> {
-    match play {
-        Play::Whole(bytes) => socket.write_all(bytes).await,
-        Play::Paced { first, piece, pieces, step, last } => {
+async fn write(socket: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
+    match reply {
+        Reply::Whole(bytes) => socket.write_all(bytes).await,
+        Reply::Paced { first, piece, pieces, step, last } => {
             let begun = Instant::now();
             socket.write_all(first).await?;
             for n in 1..=*pieces {

@@ -3,7 +3,7 @@
 //! A scripted model calls one tool, at durability `os`: each call is vetted, journaled, run by an executor, and its result
 //! journaled. What is measured is the time from the end of a response to the next question to the model. Turns differ
 //! only in their calls, 1 and 20, so the difference between the two medians is that of the calls, without the model and
-//! the turn. Agents have few turns: what a long conversation costs is measured elsewhere.
+//! the turn. BenchHouse have few turns: what a long conversation costs is measured elsewhere.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -85,33 +85,33 @@ impl Operation {
 
 /// Measures one operation: `by_hand` is the seconds of one done by hand, and `wall` those of one call.
 pub async fn measure(operation: Operation, turns: usize) -> Result<Used, Error> {
-    let stage = Stage::open(operation).await?;
+    let tools = ToolHouse::open(operation).await?;
     // Once to make what is made once, and to give files the age at which they are trusted.
-    stage.run(1, 1).await?;
+    tools.run(1, 1).await?;
     if matches!(operation, Operation::ReadSmall | Operation::ReadLarge) {
         tokio::time::sleep(Duration::from_millis(2_100)).await;
     }
-    let by_hand = stage.by_hand(turns.max(2)).await?;
+    let by_hand = tools.by_hand(turns.max(2)).await?;
     let (mut few, mut many) = (Vec::new(), Vec::new());
     let each = turns.clamp(1, TURNS);
     for _ in 0..turns.div_ceil(each) {
-        few.extend(stage.run(each, 1).await?);
-        many.extend(stage.run(each, 1 + MORE).await?);
+        few.extend(tools.run(each, 1).await?);
+        many.extend(tools.run(each, 1 + MORE).await?);
     }
     let wall = median(&mut many).saturating_sub(median(&mut few)).as_secs_f64() / MORE as f64;
-    stage.house.shutdown(Duration::from_secs(1)).await;
+    tools.house.shutdown(Duration::from_secs(1)).await;
     Ok(Used { by_hand, wall, ..Used::default() })
 }
 
 /// A house, and a folder to work in.
-struct Stage {
+struct ToolHouse {
     operation: Operation,
     house: House,
     folder: TempDir,
     _data: TempDir,
 }
 
-impl Stage {
+impl ToolHouse {
     async fn open(operation: Operation) -> Result<Self, Error> {
         let (folder, data) = (tempfile::tempdir()?, tempfile::tempdir()?);
         match operation {

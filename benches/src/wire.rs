@@ -1,6 +1,6 @@
 //! What the mock server says: rendered once, as the bytes of a chunked HTTP response.
 //!
-//! The model's name says which play is given: `tools-8` calls a tool eight times and then answers; `paced-100-50`
+//! The model's name says which replies are given: `tools-8` calls a tool eight times and then answers; `paced-100-50`
 //! answers with a hundred pieces, one every fifty milliseconds. Which turn it is stands in the last `tool_call_id`.
 
 use std::time::Duration;
@@ -46,7 +46,7 @@ const END: &str = "0\r\n\r\n";
 
 /// A response, as it is written to the socket.
 #[derive(Debug)]
-pub enum Play {
+pub enum Reply {
     /// All of it in one write.
     Whole(Vec<u8>),
     /// The first part at once, then the second part again and again in step, then the third.
@@ -99,7 +99,7 @@ fn ending(reason: &str) -> String {
 }
 
 /// The response that calls the tool for the `number`-th time.
-pub fn tool_turn(number: u64) -> Play {
+pub fn tool_turn(number: u64) -> Reply {
     let mut body = HEAD.to_owned();
     body.push_str(&delta(json!({"role": "assistant", "content": "", "refusal": null})));
     for word in ["Let", " me", " look", " up", " the", " next", " word", "."] {
@@ -113,23 +113,23 @@ pub fn tool_turn(number: u64) -> Play {
         body.push_str(&delta(call(json!({"arguments": piece}))));
     }
     body.push_str(&ending("tool_calls"));
-    Play::Whole(body.into_bytes())
+    Reply::Whole(body.into_bytes())
 }
 
 /// The response that ends a conversation: text, and no call.
-pub fn last_turn() -> Play {
+pub fn last_turn() -> Reply {
     let mut body = HEAD.to_owned();
     body.push_str(&delta(json!({"role": "assistant", "content": "", "refusal": null})));
     for word in ["Everything", " stands", " on", " page", " forty", "-two", "."] {
         body.push_str(&text(word));
     }
     body.push_str(&ending("stop"));
-    Play::Whole(body.into_bytes())
+    Reply::Whole(body.into_bytes())
 }
 
 /// A response of `pieces` pieces, one each `step`.
-pub fn paced(pieces: u32, step: Duration) -> Play {
-    Play::Paced {
+pub fn paced(pieces: u32, step: Duration) -> Reply {
+    Reply::Paced {
         first: format!("{HEAD}{}", delta(json!({"role": "assistant", "content": "", "refusal": null}))).into_bytes(),
         piece: text(" word").into_bytes(),
         pieces,

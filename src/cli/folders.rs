@@ -7,16 +7,16 @@ use playhouse::from_config::FromConfigError;
 
 use crate::cli::args::SharedArgs;
 use crate::cli::exit::Exit;
-use crate::cli::terminal::follow::Kept;
+use crate::cli::terminal::follow::SessionHome;
 
 /// Where sessions are kept, and how that is said to someone who looks for one.
-pub fn data_dir(config: &Config, shared: &SharedArgs) -> Result<(PathBuf, Kept), Exit> {
+pub fn data_dir(config: &Config, shared: &SharedArgs) -> Result<(PathBuf, SessionHome), Exit> {
     let folder = config.data_dir.value.clone().ok_or_else(|| Exit::refused(FromConfigError::NoDataDir))?;
     let kept = match (&config.data_dir.origin, &shared.config) {
-        (Origin::Flag(_), _) => Kept::Under(shared.data_dir.clone().unwrap_or_else(|| folder.clone())),
+        (Origin::Flag(_), _) => SessionHome::Under(shared.data_dir.clone().unwrap_or_else(|| folder.clone())),
         // A file that only this command was given.
-        (Origin::User(_), Some(_)) => Kept::Under(folder.clone()),
-        (Origin::Default | Origin::User(_) | Origin::Project(_) | Origin::Environment(_), _) => Kept::ByDefault,
+        (Origin::User(_), Some(_)) => SessionHome::Under(folder.clone()),
+        (Origin::Default | Origin::User(_) | Origin::Project(_) | Origin::Environment(_), _) => SessionHome::ByDefault,
     };
     Ok((folder, kept))
 }

@@ -47,7 +47,7 @@ fn perform(cli: Cli) -> Result<(), Exit> {
     match cli.command {
         Command::Demo => on_runtime(demo::demo()),
         Command::Run(args) => {
-            let request = run::Request::new(*args, &cli.shared)?;
+            let request = run::RunRequest::new(*args, &cli.shared)?;
             on_runtime(run::run(request))
         }
         Command::Resume(args) => {

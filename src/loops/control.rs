@@ -20,7 +20,7 @@ pub struct LoopControl(Arc<Mutex<LoopPhase>>);
 
 #[derive(Debug)]
 enum LoopPhase {
-    Before(Vec<Said>),
+    Before(Vec<HeldInput>),
     Running(AgentHandle),
     Ended,
 }
@@ -33,7 +33,7 @@ impl Default for LoopPhase {
 
 /// Something for a loop.
 #[derive(Debug)]
-enum Said {
+enum HeldInput {
     Steering(String),
     FollowUp(String),
 }
@@ -46,15 +46,15 @@ impl LoopControl {
 
     /// Says something into the run, between its tools; returns when it was taken.
     pub async fn steer(&self, text: impl Into<String>) -> Result<(), LoopError> {
-        self.say(Said::Steering(text.into())).await
+        self.say(HeldInput::Steering(text.into())).await
     }
 
     /// Says something for when the run would stop; returns when it was taken.
     pub async fn follow_up(&self, text: impl Into<String>) -> Result<(), LoopError> {
-        self.say(Said::FollowUp(text.into())).await
+        self.say(HeldInput::FollowUp(text.into())).await
     }
 
-    async fn say(&self, said: Said) -> Result<(), LoopError> {
+    async fn say(&self, said: HeldInput) -> Result<(), LoopError> {
         let agent = match &mut *lock(&self.0) {
             LoopPhase::Before(held) if held.len() >= MOST_HELD => return Err(LoopError::TooMuchHeld(MOST_HELD)),
             LoopPhase::Before(held) => {
@@ -87,7 +87,7 @@ impl LoopControl {
     }
 }
 
-impl Said {
+impl HeldInput {
     async fn to(self, agent: &AgentHandle) -> Result<(), LoopError> {
         match self {
             Self::Steering(text) => agent.steer(&text).await?,

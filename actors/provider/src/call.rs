@@ -27,28 +27,28 @@ pub(crate) struct Job {
 }
 
 /// How an attempt ended.
-pub(crate) type Outcome = Result<Message, ProviderError>;
+pub(crate) type CallOutcome = Result<Message, ProviderError>;
 
 /// What a call says of itself.
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// The attempt is over. Said once.
-    Ended(Outcome, Rest),
+pub(crate) enum CallNews {
+    /// The attempt is over. Told once.
+    Ended(CallOutcome, Lingering),
     /// What was left is done.
     Done,
 }
 
 /// Whether a call that has ended still has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum Lingering {
     /// Nothing: its request is over.
-    None,
+    No,
     /// It reads the rest of what the service sends.
-    Some,
+    Yes,
 }
 
 /// Starts an attempt, which is under way until it is dropped; `say` is told how it ended, and then when what was left is done.
-pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Task {
+pub(crate) fn start(job: Job, say: impl Fn(CallNews) + Send + 'static) -> Task {
     Task::spawn(async move {
         // Dropped last, so that nothing of the request is left when its end is told.
         let end = End(Some(say));
@@ -59,7 +59,7 @@ pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Task {
         });
         let outcome = work.catch_unwind().await;
         let rest = sink.rest();
-        let left = if rest.is_some() { Rest::Some } else { Rest::None };
+        let left = if rest.is_some() { Lingering::Yes } else { Lingering::No };
         let outcome = outcome.unwrap_or_else(|panic| {
             Err(ProviderError::Lost { message: format!("it panicked: {}", panic_text(panic.as_ref())) })
         });
@@ -67,26 +67,26 @@ pub(crate) fn start(job: Job, say: impl Fn(Said) + Send + 'static) -> Task {
         if let (Some(rest), Some(say)) = (rest, say) {
             // However it ends, it has ended.
             let _ = AssertUnwindSafe(rest).catch_unwind().await;
-            say(Said::Done);
+            say(CallNews::Done);
         }
     })
 }
 
 /// Tells the end of a call that was dropped before it had one.
-struct End<F: Fn(Said)>(Option<F>);
+struct End<F: Fn(CallNews)>(Option<F>);
 
-impl<F: Fn(Said)> End<F> {
-    fn tell(mut self, outcome: Outcome, rest: Rest) -> Option<F> {
+impl<F: Fn(CallNews)> End<F> {
+    fn tell(mut self, outcome: CallOutcome, rest: Lingering) -> Option<F> {
         let say = self.0.take()?;
-        say(Said::Ended(outcome, rest));
+        say(CallNews::Ended(outcome, rest));
         Some(say)
     }
 }
 
-impl<F: Fn(Said)> Drop for End<F> {
+impl<F: Fn(CallNews)> Drop for End<F> {
     fn drop(&mut self) {
         if let Some(say) = self.0.take() {
-            say(Said::Ended(Err(ProviderError::Lost { message: "it was stopped".to_owned() }), Rest::None));
+            say(CallNews::Ended(Err(ProviderError::Lost { message: "it was stopped".to_owned() }), Lingering::No));
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
         let call = start(job, move |said| end.try_send(said).unwrap());
         tokio::task::yield_now().await;
         drop(call);
-        let Some(Said::Ended(outcome, Rest::None)) = ended.recv().await else { panic!() };
+        let Some(CallNews::Ended(outcome, Lingering::No)) = ended.recv().await else { panic!() };
         assert_eq!(outcome, Err(ProviderError::Lost { message: "it was stopped".to_owned() }));
     }
 }

@@ -38,7 +38,7 @@ pub use self::order::Patience;
 pub use self::rules::{BreakerRules, ConnectionRules};
 use self::state::ConnectionState;
 pub use self::status::ConnectionStatus;
-pub use crate::call::Rest;
+pub use crate::call::Lingering;
 use crate::provider::StreamProvider;
 
 /// The actor of a provider connection: one for each service and key.
@@ -123,7 +123,7 @@ pub enum ConnectionMsg {
         /// The whole response, or why there is none.
         outcome: Box<Result<Message, ProviderError>>,
         /// Whether it still has something to do.
-        rest: Rest,
+        rest: Lingering,
     },
     /// A call that had ended has done the rest; from the connection's own call.
     Done {

@@ -33,7 +33,7 @@ mod testing;
 mod wire;
 
 pub use connection::{
-    BreakerRules, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Patience, Rest,
+    BreakerRules, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Lingering, Patience,
 };
 pub use presets::{Access, PRESETS, Preset, model_named, preset};
 pub use provider::StreamProvider;

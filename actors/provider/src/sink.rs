@@ -15,9 +15,9 @@ use ractor::DerivedActorRef;
 
 /// Takes a response's events and sends them on as [`CallReport::Delta`] batches. Clones share one stream.
 #[derive(Clone)]
-pub struct StreamSink(Arc<Shared>);
+pub struct StreamSink(Arc<SinkState>);
 
-struct Shared {
+struct SinkState {
     call: CallId,
     attempt: u32,
     out: Box<dyn Fn(CallReport) + Send + Sync>,
@@ -54,7 +54,7 @@ impl StreamSink {
 
     /// A sink that hands its batches to `out`, which must not block.
     pub(crate) fn with(call: CallId, attempt: u32, out: impl Fn(CallReport) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SinkState {
             call,
             attempt,
             out: Box::new(out),
@@ -148,7 +148,7 @@ impl StreamSink {
     }
 }
 
-impl Shared {
+impl SinkState {
     fn lock(&self) -> MutexGuard<'_, Pending> {
         lock(&self.pending)
     }
@@ -195,7 +195,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SinkState {
     /// Who asks without a connection has nobody to do the rest: it does itself.
     fn drop(&mut self) {
         let rest = lock(&self.rest).take();

@@ -1,6 +1,6 @@
 //! What the shell does itself, and which of it a plain line may have.
 
-use crate::lex::{Simple, Why};
+use crate::lex::{NotPlain, Simple};
 
 /// Done by the shell, and harmless: they run nothing and change nothing that a later command depends on, but for the
 /// working directory.
@@ -80,7 +80,7 @@ pub(super) fn is_relative(name: &str) -> bool {
 }
 
 /// Whether every command of a line has a plain name and no more power than one command should have.
-pub(super) fn check(simples: &[Simple]) -> Result<(), Why> {
+pub(super) fn check(simples: &[Simple]) -> Result<(), NotPlain> {
     let mut is_elsewhere = false;
     for simple in simples {
         let mut words = simple.words.iter().map(|word| word.text.as_str());
@@ -90,18 +90,18 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), Why> {
             "cd" => is_elsewhere = true,
             // These evaluate the subscript of an array, with all that is in it.
             "test" | "[" if words.clone().any(|word| matches!(word, "-v" | "-R")) => {
-                return Err(Why::Builtin(format!("{name} -v")));
+                return Err(NotPlain::Builtin(format!("{name} -v")));
             }
-            "[" if words.clone().next_back() != Some("]") => return Err(Why::Name(name.to_owned())),
+            "[" if words.clone().next_back() != Some("]") => return Err(NotPlain::Name(name.to_owned())),
             "printf" if words.clone().next().is_some_and(|word| word.starts_with("-v")) => {
-                return Err(Why::Builtin("printf -v".to_owned()));
+                return Err(NotPlain::Builtin("printf -v".to_owned()));
             }
             // `%n` sets a variable, `PATH` for one: only what is known to print is let through.
             "printf" if !words.clone().next().is_none_or(only_prints) => {
-                return Err(Why::Builtin("printf with a format that can do more than print".to_owned()));
+                return Err(NotPlain::Builtin("printf with a format that can do more than print".to_owned()));
             }
             _ if is_elsewhere && is_relative(name) => {
-                return Err(Why::Misplaced(name.to_owned()));
+                return Err(NotPlain::Misplaced(name.to_owned()));
             }
             _ => {}
         }
@@ -123,17 +123,17 @@ fn only_prints(format: &str) -> bool {
     true
 }
 
-fn check_name(name: &str) -> Result<(), Why> {
+fn check_name(name: &str) -> Result<(), NotPlain> {
     if RESERVED.contains(&name) {
-        return Err(Why::Reserved(name.to_owned()));
+        return Err(NotPlain::Reserved(name.to_owned()));
     }
     if is_other(name) {
-        return Err(Why::Builtin(name.to_owned()));
+        return Err(NotPlain::Builtin(name.to_owned()));
     }
     if PLAIN.contains(&name) {
         return Ok(());
     }
     // Letters that look like others, spaces and signs have no place in a name that a person says yes to.
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+-".contains(&byte));
-    if name.is_empty() || name.starts_with('-') || !is_plain { Err(Why::Name(name.to_owned())) } else { Ok(()) }
+    if name.is_empty() || name.starts_with('-') || !is_plain { Err(NotPlain::Name(name.to_owned())) } else { Ok(()) }
 }

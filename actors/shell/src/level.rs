@@ -5,7 +5,7 @@ use playhouse_protocol::Level;
 use crate::name::{base, is_long, is_short};
 use crate::seen::of_argvs;
 use crate::wraps::is_simple_sed;
-use crate::{Part, git, wraps};
+use crate::{SimpleCommand, git, wraps};
 
 /// How a program that only reads is kept to that.
 enum Reads {
@@ -221,15 +221,15 @@ const REMOVALS: [(&str, &[&str]); 7] = [
     ("go", &["clean"]),
 ];
 
-/// How much a part of a line can do.
+/// How much a simple command can do.
 ///
 /// [`Level::ReadOnly`] is for programs of which it is known that with these arguments they only read, start nothing,
 /// and are pointed at nothing above or outside of the working directory. What is inside of a wrapper counts too.
-pub fn level(part: &Part) -> Level {
-    let found = of_argvs([part.argv.as_slice()].into_iter());
-    let deepest = found.iter().filter(|argv| **argv != part.argv).map(|argv| danger(argv)).max();
-    let own = if reads(&part.argv) { Level::ReadOnly } else { danger(&part.argv) };
-    own.max(deepest.unwrap_or(Level::None)).max(if wraps(&part.argv) { Level::Execute } else { Level::None })
+pub fn level(command: &SimpleCommand) -> Level {
+    let found = of_argvs([command.argv.as_slice()].into_iter());
+    let deepest = found.iter().filter(|argv| **argv != command.argv).map(|argv| danger(argv)).max();
+    let own = if reads(&command.argv) { Level::ReadOnly } else { danger(&command.argv) };
+    own.max(deepest.unwrap_or(Level::None)).max(if wraps(&command.argv) { Level::Execute } else { Level::None })
 }
 
 /// The level of a command that does not only read.

@@ -11,7 +11,7 @@ use crate::{Join, MAX_TEXT, Redirect};
 
 /// Why a line is not plain.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum Why {
+pub(super) enum NotPlain {
     #[error("it is longer than {MAX_TEXT} bytes")]
     Long,
     #[error("it contains the character {0:?}, which cannot be seen")]
@@ -81,12 +81,12 @@ enum Style {
 }
 
 /// Reads a line, or says why it is not plain.
-pub(super) fn lex(text: &str) -> Result<Vec<Simple>, Why> {
+pub(super) fn lex(text: &str) -> Result<Vec<Simple>, NotPlain> {
     if text.len() > MAX_TEXT {
-        return Err(Why::Long);
+        return Err(NotPlain::Long);
     }
     if let Some(c) = text.chars().find(|c| is_hidden(*c)) {
-        return Err(Why::Hidden(c));
+        return Err(NotPlain::Hidden(c));
     }
     let mut lexer = Lexer {
         chars: text.char_indices().peekable(),
@@ -106,7 +106,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    fn line(&mut self) -> Result<(), Why> {
+    fn line(&mut self) -> Result<(), NotPlain> {
         while let Some(c) = self.peek() {
             match c {
                 ' ' | '\t' => self.skip(),
@@ -117,7 +117,7 @@ impl Lexer<'_> {
                 ';' => {
                     self.skip();
                     if matches!(self.peek(), Some(';' | '&')) {
-                        return Err(Why::Operator);
+                        return Err(NotPlain::Operator);
                     }
                     self.close(Join::Then)?;
                 }
@@ -133,7 +133,7 @@ impl Lexer<'_> {
                             self.null()?;
                             self.now.redirects.extend([Redirect::OutToNull, Redirect::ErrToNull]);
                         }
-                        _ => return Err(Why::Background),
+                        _ => return Err(NotPlain::Background),
                     }
                 }
                 '|' => {
@@ -143,29 +143,29 @@ impl Lexer<'_> {
                             self.skip();
                             self.close(Join::Or)?;
                         }
-                        Some('&') => return Err(Why::Operator),
+                        Some('&') => return Err(NotPlain::Operator),
                         _ => self.close(Join::Pipe)?,
                     }
                 }
                 '<' | '>' => self.redirect(None)?,
-                '(' | ')' => return Err(Why::Parenthesis),
-                '#' => return Err(Why::Comment),
+                '(' | ')' => return Err(NotPlain::Parenthesis),
+                '#' => return Err(NotPlain::Comment),
                 _ => self.word()?,
             }
         }
         if !self.is_blank() {
             self.close(Join::Then)
         } else if self.now.join != Join::Then {
-            Err(Why::Gap)
+            Err(NotPlain::Gap)
         } else if self.done.is_empty() {
-            Err(Why::Nothing)
+            Err(NotPlain::Nothing)
         } else {
             Ok(())
         }
     }
 
     /// A newline ends a command; after an operator, or with no command yet, it means nothing.
-    fn newline(&mut self) -> Result<(), Why> {
+    fn newline(&mut self) -> Result<(), NotPlain> {
         if self.is_blank() { Ok(()) } else { self.close(Join::Then) }
     }
 
@@ -173,15 +173,15 @@ impl Lexer<'_> {
         self.now.words.is_empty() && self.now.redirects.is_empty()
     }
 
-    fn close(&mut self, next: Join) -> Result<(), Why> {
+    fn close(&mut self, next: Join) -> Result<(), NotPlain> {
         if self.now.words.is_empty() {
-            return Err(if self.now.redirects.is_empty() { Why::Gap } else { Why::Redirect });
+            return Err(if self.now.redirects.is_empty() { NotPlain::Gap } else { NotPlain::Redirect });
         }
         self.done.push(std::mem::replace(&mut self.now, Simple::after(next)));
         Ok(())
     }
 
-    fn word(&mut self) -> Result<(), Why> {
+    fn word(&mut self) -> Result<(), NotPlain> {
         let start = self.at();
         let mut text = String::new();
         let mut style = Style::Bare;
@@ -190,12 +190,12 @@ impl Lexer<'_> {
         while let Some(c) = self.peek() {
             match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' => break,
-                '(' | ')' => return Err(Why::Parenthesis),
+                '(' | ')' => return Err(NotPlain::Parenthesis),
                 '<' | '>' => {
                     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
                     return match (is_number, style) {
                         (true, Style::Bare) => self.redirect(Some(&text)),
-                        (true, Style::Quoted) => Err(Why::Redirect),
+                        (true, Style::Quoted) => Err(NotPlain::Redirect),
                         (false, _) => {
                             let span = start..self.at();
                             self.now.words.push(Word { text, span });
@@ -218,33 +218,33 @@ impl Lexer<'_> {
                     self.skip();
                     match self.take() {
                         Some(escaped) if escaped.is_ascii_graphic() || escaped == ' ' => text.push(escaped),
-                        _ => return Err(Why::Backslash),
+                        _ => return Err(NotPlain::Backslash),
                     }
                 }
-                '$' | '`' | '!' => return Err(Why::Expansion(c)),
-                '~' if matches!(before, None | Some(':' | '=')) => return Err(Why::Expansion(c)),
-                '^' if before.is_none() => return Err(Why::Expansion(c)),
-                '*' | '?' => return Err(Why::Glob(c)),
+                '$' | '`' | '!' => return Err(NotPlain::Expansion(c)),
+                '~' if matches!(before, None | Some(':' | '=')) => return Err(NotPlain::Expansion(c)),
+                '^' if before.is_none() => return Err(NotPlain::Expansion(c)),
+                '*' | '?' => return Err(NotPlain::Glob(c)),
                 '[' | ']' => {
                     self.skip();
                     let is_first = self.now.words.is_empty();
                     if before.is_some() || !self.is_at_delimiter() || is_first != (c == '[') {
-                        return Err(Why::Glob(c));
+                        return Err(NotPlain::Glob(c));
                     }
                     text.push(c);
                 }
                 '{' => {
                     self.skip();
                     if before.is_some() || self.peek() != Some('}') {
-                        return Err(Why::Brace);
+                        return Err(NotPlain::Brace);
                     }
                     self.skip();
                     if !self.is_at_delimiter() {
-                        return Err(Why::Brace);
+                        return Err(NotPlain::Brace);
                     }
                     text.push_str("{}");
                 }
-                '}' => return Err(Why::Brace),
+                '}' => return Err(NotPlain::Brace),
                 c => {
                     self.skip();
                     text.push(c);
@@ -257,25 +257,25 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    fn single(&mut self, text: &mut String) -> Result<(), Why> {
+    fn single(&mut self, text: &mut String) -> Result<(), NotPlain> {
         loop {
             match self.take() {
-                None => return Err(Why::Unterminated),
+                None => return Err(NotPlain::Unterminated),
                 Some('\'') => return Ok(()),
                 Some(c) => text.push(c),
             }
         }
     }
 
-    fn double(&mut self, text: &mut String) -> Result<(), Why> {
+    fn double(&mut self, text: &mut String) -> Result<(), NotPlain> {
         loop {
             match self.take() {
-                None => return Err(Why::Unterminated),
+                None => return Err(NotPlain::Unterminated),
                 Some('"') => return Ok(()),
-                Some(c @ ('$' | '`' | '!')) => return Err(Why::Expansion(c)),
+                Some(c @ ('$' | '`' | '!')) => return Err(NotPlain::Expansion(c)),
                 Some('\\') => match self.peek() {
-                    None => return Err(Why::Unterminated),
-                    Some('\n') => return Err(Why::Backslash),
+                    None => return Err(NotPlain::Unterminated),
+                    Some('\n') => return Err(NotPlain::Backslash),
                     Some(c @ ('$' | '`' | '"' | '\\')) => {
                         self.skip();
                         text.push(c);
@@ -288,7 +288,7 @@ impl Lexer<'_> {
     }
 
     /// A redirection, from its `<` or `>` on.
-    fn redirect(&mut self, descriptor: Option<&str>) -> Result<(), Why> {
+    fn redirect(&mut self, descriptor: Option<&str>) -> Result<(), NotPlain> {
         let redirect = match (self.take(), descriptor) {
             (Some('<'), None | Some("0")) => {
                 self.null()?;
@@ -297,29 +297,29 @@ impl Lexer<'_> {
             (Some('>'), None | Some("1")) => match self.target()? {
                 Target::Null => Redirect::OutToNull,
                 Target::Err => Redirect::OutToErr,
-                Target::Out => return Err(Why::Redirect),
+                Target::Out => return Err(NotPlain::Redirect),
             },
             (Some('>'), Some("2")) => match self.target()? {
                 Target::Null => Redirect::ErrToNull,
                 Target::Out => Redirect::ErrToOut,
-                Target::Err => return Err(Why::Redirect),
+                Target::Err => return Err(NotPlain::Redirect),
             },
-            _ => return Err(Why::Redirect),
+            _ => return Err(NotPlain::Redirect),
         };
         self.now.redirects.push(redirect);
         Ok(())
     }
 
-    fn target(&mut self) -> Result<Target, Why> {
+    fn target(&mut self) -> Result<Target, NotPlain> {
         match self.peek() {
             Some('&') => {
                 self.skip();
                 let target = match self.take() {
                     Some('1') => Target::Out,
                     Some('2') => Target::Err,
-                    _ => return Err(Why::Redirect),
+                    _ => return Err(NotPlain::Redirect),
                 };
-                if self.is_at_delimiter() { Ok(target) } else { Err(Why::Redirect) }
+                if self.is_at_delimiter() { Ok(target) } else { Err(NotPlain::Redirect) }
             }
             Some('>') => {
                 self.skip();
@@ -330,12 +330,12 @@ impl Lexer<'_> {
     }
 
     /// The bare word `/dev/null`, blanks before it.
-    fn null(&mut self) -> Result<(), Why> {
+    fn null(&mut self) -> Result<(), NotPlain> {
         while matches!(self.peek(), Some(' ' | '\t')) {
             self.skip();
         }
         let is_null = "/dev/null".chars().all(|c| self.take() == Some(c));
-        if is_null && self.is_at_delimiter() { Ok(()) } else { Err(Why::Redirect) }
+        if is_null && self.is_at_delimiter() { Ok(()) } else { Err(NotPlain::Redirect) }
     }
 
     fn is_at_delimiter(&mut self) -> bool {

@@ -31,7 +31,7 @@ pub use pattern::{Pattern, PatternError};
 pub use quote::quote;
 pub use wraps::wraps;
 
-use lex::Why;
+use lex::NotPlain;
 
 /// The longest text that is read as a plain line, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
@@ -48,17 +48,17 @@ pub enum Reading {
 /// A line of simple commands whose every word is a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    parts: Vec<Part>,
+    commands: Vec<SimpleCommand>,
 }
 
 /// One simple command of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SimpleCommand {
     /// The program and its arguments; never empty.
     pub argv: Vec<String>,
     /// Where its streams go, in the order of the text.
     pub redirects: Vec<Redirect>,
-    /// What stands between the part before and this one; [`Join::Then`] for the first.
+    /// What stands between the command before and this one; [`Join::Then`] for the first.
     pub join: Join,
 }
 
@@ -108,29 +108,29 @@ pub fn read(command: &str) -> Reading {
     }
 }
 
-fn plain(command: &str) -> Result<Line, Why> {
+fn plain(command: &str) -> Result<Line, NotPlain> {
     let simples = lex::lex(command)?;
     builtin::check(&simples)?;
     if !tree::agrees(command, &simples) {
-        return Err(Why::Readers);
+        return Err(NotPlain::Readers);
     }
-    let part = |simple: lex::Simple| Part {
+    let known = |simple: lex::Simple| SimpleCommand {
         argv: simple.words.into_iter().map(|word| word.text).collect(),
         redirects: simple.redirects,
         join: simple.join,
     };
-    Ok(Line { parts: simples.into_iter().map(part).collect() })
+    Ok(Line { commands: simples.into_iter().map(known).collect() })
 }
 
-/// The patterns that a lasting yes to this line adds, one for each part, as [`Pattern::parse`] takes them. `None` when
-/// a part runs what its arguments say: a yes to that is for once.
+/// The patterns that a lasting yes to this line adds, one for each command, as [`Pattern::parse`] takes them. `None` when
+/// a command runs what its arguments say: a yes to that is for once.
 pub fn grant(line: &Line) -> Option<Vec<String>> {
-    if line.parts.iter().any(|part| wraps(&part.argv)) {
+    if line.commands.iter().any(|command| wraps(&command.argv)) {
         return None;
     }
     let mut patterns: Vec<String> = Vec::new();
-    for part in &line.parts {
-        let text = pattern::exact(&part.argv);
+    for command in &line.commands {
+        let text = pattern::exact(&command.argv);
         if !patterns.contains(&text) {
             patterns.push(text);
         }
@@ -142,7 +142,7 @@ impl Reading {
     /// Every command that could be read, those inside of wrappers too: what rules that refuse are held against.
     pub fn seen(&self) -> Vec<Vec<String>> {
         match self {
-            Self::Plain(line) => seen::of_argvs(line.parts.iter().map(|part| part.argv.as_slice())),
+            Self::Plain(line) => seen::of_argvs(line.commands.iter().map(|command| command.argv.as_slice())),
             Self::Opaque(opaque) => opaque.seen.clone(),
         }
     }
@@ -150,14 +150,14 @@ impl Reading {
 
 impl Line {
     /// Its simple commands, in order; never empty.
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
+    pub fn commands(&self) -> &[SimpleCommand] {
+        &self.commands
     }
 
     /// Its only command, if it has just one.
-    pub fn single(&self) -> Option<&Part> {
-        match self.parts.as_slice() {
-            [part] => Some(part),
+    pub fn single(&self) -> Option<&SimpleCommand> {
+        match self.commands.as_slice() {
+            [command] => Some(command),
             _ => None,
         }
     }
@@ -165,13 +165,13 @@ impl Line {
     /// A script made from the parsed words alone, each in single quotes: what runs is what was read.
     pub fn script(&self) -> String {
         let mut script = String::new();
-        for (place, part) in self.parts.iter().enumerate() {
+        for (place, command) in self.commands.iter().enumerate() {
             if place > 0 {
-                script.push_str(part.join.text());
+                script.push_str(command.join.text());
             }
-            let words: Vec<String> = part.argv.iter().map(|word| quote(word)).collect();
+            let words: Vec<String> = command.argv.iter().map(|word| quote(word)).collect();
             script.push_str(&words.join(" "));
-            for redirect in &part.redirects {
+            for redirect in &command.redirects {
                 script.push(' ');
                 script.push_str(redirect.text());
             }
@@ -180,7 +180,7 @@ impl Line {
     }
 }
 
-impl Part {
+impl SimpleCommand {
     /// Whether the shell itself does this, so that it can't be run as a program.
     pub fn is_builtin(&self) -> bool {
         self.argv.first().is_some_and(|name| builtin::is_builtin(name))

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use tree_sitter::Node;
 
 use crate::name::file;
-use crate::unwrap::{Inner, inside, is_shell};
+use crate::unwrap::{InnerCommand, inside, is_shell};
 use crate::word::{Variables, raw, words};
 use crate::{MAX_TEXT, rough, tree};
 
@@ -16,32 +16,32 @@ const MAX_KEPT: usize = 4 * 1024 * 1024;
 
 /// The commands in a text.
 pub(super) fn of_text(text: &str) -> Vec<Vec<String>> {
-    let mut seen = Seen::default();
-    seen.waiting.push_back((Inner::Text(text.to_owned()), 0));
+    let mut seen = Search::default();
+    seen.waiting.push_back((InnerCommand::Text(text.to_owned()), 0));
     seen.run()
 }
 
 /// These commands, and what is inside of them.
 pub(super) fn of_argvs<'a>(argvs: impl Iterator<Item = &'a [String]>) -> Vec<Vec<String>> {
-    let mut seen = Seen::default();
-    seen.waiting.extend(argvs.map(|argv| (Inner::Argv(argv.to_vec()), 0)));
+    let mut seen = Search::default();
+    seen.waiting.extend(argvs.map(|argv| (InnerCommand::Argv(argv.to_vec()), 0)));
     seen.run()
 }
 
 #[derive(Default)]
-struct Seen {
+struct Search {
     found: Vec<Vec<String>>,
     known: HashSet<Vec<String>>,
     kept: usize,
-    waiting: VecDeque<(Inner, usize)>,
+    waiting: VecDeque<(InnerCommand, usize)>,
 }
 
-impl Seen {
+impl Search {
     fn run(mut self) -> Vec<Vec<String>> {
         while let Some((inner, depth)) = self.waiting.pop_front() {
             match inner {
-                Inner::Text(text) => self.text(&text, depth),
-                Inner::Argv(argv) => self.argv(argv, depth),
+                InnerCommand::Text(text) => self.text(&text, depth),
+                InnerCommand::Argv(argv) => self.argv(argv, depth),
             }
             if self.kept > MAX_KEPT {
                 break;
@@ -109,7 +109,7 @@ impl Seen {
             self.argv(argv, depth);
         }
         if has_shell && depth < MAX_DEPTH {
-            self.waiting.extend(inputs.into_iter().map(|input| (Inner::Text(input), depth + 1)));
+            self.waiting.extend(inputs.into_iter().map(|input| (InnerCommand::Text(input), depth + 1)));
         }
     }
 }

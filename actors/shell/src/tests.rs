@@ -25,11 +25,14 @@ fn why_a_line_is_not_plain_is_told_on_one_line() {
 
 #[test]
 fn a_plain_line_is_its_words_joins_and_redirections() {
-    let part =
-        |words: &str, redirects: &[Redirect], join| Part { argv: argv(words), redirects: redirects.to_vec(), join };
+    let part = |words: &str, redirects: &[Redirect], join| SimpleCommand {
+        argv: argv(words),
+        redirects: redirects.to_vec(),
+        join,
+    };
     let read = line("cargo test 2>&1 | tail -5 && ls >/dev/null\npwd || true </dev/null");
     assert_eq!(
-        read.parts(),
+        read.commands(),
         [
             part("cargo test", &[Redirect::ErrToOut], Join::Then),
             part("tail -5", &[], Join::Pipe),
@@ -41,7 +44,7 @@ fn a_plain_line_is_its_words_joins_and_redirections() {
     assert_eq!(read.script(), "'cargo' 'test' 2>&1 | 'tail' '-5' && 'ls' >/dev/null; 'pwd' || 'true' </dev/null");
     assert_eq!(read.single(), None);
     assert!(line("ls").single().is_some_and(|part| !part.is_builtin()));
-    assert!(line("cd x").single().is_some_and(Part::is_builtin));
+    assert!(line("cd x").single().is_some_and(SimpleCommand::is_builtin));
 }
 
 #[test]

@@ -64,13 +64,15 @@ pub(super) fn agrees(text: &str, simples: &[Simple]) -> bool {
     if tree.root_node().has_error() {
         return false;
     }
-    let mut commands: Vec<Seen> = Vec::new();
+    let mut commands: Vec<TreeCommand> = Vec::new();
     let mut is_plain = true;
     visit(&tree, |node| {
         is_plain &= !node.is_named() || PLAIN.contains(&node.kind());
         match node.kind() {
-            "command" => commands.push(Seen::Words(words(node).into_iter().map(|word| word.byte_range()).collect())),
-            "test_command" => commands.push(Seen::Test(node.byte_range())),
+            "command" => {
+                commands.push(TreeCommand::Words(words(node).into_iter().map(|word| word.byte_range()).collect()))
+            }
+            "test_command" => commands.push(TreeCommand::Test(node.byte_range())),
             _ => {}
         }
     });
@@ -78,13 +80,13 @@ pub(super) fn agrees(text: &str, simples: &[Simple]) -> bool {
 }
 
 /// A command as the grammar sees it.
-enum Seen {
+enum TreeCommand {
     Words(Vec<Range<usize>>),
     /// `[ … ]`, whose inside the grammar reads as an expression.
     Test(Range<usize>),
 }
 
-impl Seen {
+impl TreeCommand {
     fn is(&self, simple: &Simple) -> bool {
         match self {
             Self::Words(spans) => spans.iter().eq(simple.words.iter().map(|word| &word.span)),

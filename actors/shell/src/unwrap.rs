@@ -4,7 +4,7 @@ use crate::name::{base, is_assignment, is_option};
 
 /// Something that a command would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Inner {
+pub(super) enum InnerCommand {
     /// A program with its arguments.
     Argv(Vec<String>),
     /// A text for a shell.
@@ -99,14 +99,14 @@ pub(super) fn is_shell(program: &str) -> bool {
 }
 
 /// What a command runs that its arguments name, as far as they can be read; a guess may be among it.
-pub(super) fn inside(argv: &[String]) -> Vec<Inner> {
+pub(super) fn inside(argv: &[String]) -> Vec<InnerCommand> {
     let Some((program, args)) = argv.split_first() else { return Vec::new() };
     let name = base(program);
     let mut inner = Vec::new();
     match name.as_str() {
         shell if SHELLS.contains(&shell) => inner.extend(script(args)),
-        "eval" => inner.push(Inner::Text(args.join(" "))),
-        "trap" => inner.extend(args.iter().find(|word| !is_option(word)).map(|word| Inner::Text(word.clone()))),
+        "eval" => inner.push(InnerCommand::Text(args.join(" "))),
+        "trap" => inner.extend(args.iter().find(|word| !is_option(word)).map(|word| InnerCommand::Text(word.clone()))),
         "alias" => inner.extend(args.iter().filter_map(|word| value(word))),
         "find" | "fd" | "fdfind" => inner.extend(executed(args)),
         prefix if PREFIXES.contains(&prefix) => {
@@ -116,21 +116,27 @@ pub(super) fn inside(argv: &[String]) -> Vec<Inner> {
             if prefix == "env" {
                 let texts =
                     args.iter().filter_map(|word| word.strip_prefix("-S").or(word.strip_prefix("--split-string=")));
-                inner.extend(texts.map(|text| Inner::Text(text.to_owned())));
-                inner.extend(args.iter().skip_while(|word| *word != "-S").nth(1).map(|word| Inner::Text(word.clone())));
+                inner.extend(texts.map(|text| InnerCommand::Text(text.to_owned())));
+                inner.extend(
+                    args.iter().skip_while(|word| *word != "-S").nth(1).map(|word| InnerCommand::Text(word.clone())),
+                );
             }
             let operands = usize::from(OPERANDS.contains(&prefix));
             let starts = starts(args, operands);
             let rest: Vec<&[String]> = starts.into_iter().filter_map(|start| args.get(start..)).collect();
             // Those that hand their words to a shell have the command in one of them.
             inner.extend(
-                rest.iter().filter_map(|rest| rest.first()).filter(|word| word.contains(' ')).cloned().map(Inner::Text),
+                rest.iter()
+                    .filter_map(|rest| rest.first())
+                    .filter(|word| word.contains(' '))
+                    .cloned()
+                    .map(InnerCommand::Text),
             );
-            inner.extend(rest.into_iter().map(|rest| Inner::Argv(rest.to_vec())));
+            inner.extend(rest.into_iter().map(|rest| InnerCommand::Argv(rest.to_vec())));
         }
         elsewhere if ELSEWHERE.contains(&elsewhere) => {
             let starts = (0..args.len().min(12)).filter(|at| args.get(*at).is_some_and(|word| !is_option(word)));
-            inner.extend(starts.filter_map(|start| args.get(start..)).map(|rest| Inner::Argv(rest.to_vec())));
+            inner.extend(starts.filter_map(|start| args.get(start..)).map(|rest| InnerCommand::Argv(rest.to_vec())));
         }
         by_option if BY_OPTION.contains(&by_option) => inner.extend(options(by_option, args)),
         _ => {}
@@ -139,26 +145,26 @@ pub(super) fn inside(argv: &[String]) -> Vec<Inner> {
 }
 
 /// The script of `-c`.
-fn script(args: &[String]) -> Option<Inner> {
+fn script(args: &[String]) -> Option<InnerCommand> {
     let mut rest = args.iter().skip_while(|word| !(is_option(word) && !word.starts_with("--") && word.contains('c')));
     rest.next()?;
-    rest.find(|word| !is_option(word) && !word.starts_with('+')).map(|word| Inner::Text(word.clone()))
+    rest.find(|word| !is_option(word) && !word.starts_with('+')).map(|word| InnerCommand::Text(word.clone()))
 }
 
 /// What follows the first `=`.
-fn value(word: &str) -> Option<Inner> {
-    word.split_once('=').map(|(_, value)| Inner::Text(value.to_owned()))
+fn value(word: &str) -> Option<InnerCommand> {
+    word.split_once('=').map(|(_, value)| InnerCommand::Text(value.to_owned()))
 }
 
 /// The commands that follow `-exec` and its kin in the arguments of `find` and `fd`.
-fn executed(args: &[String]) -> Vec<Inner> {
+fn executed(args: &[String]) -> Vec<InnerCommand> {
     let mut found = Vec::new();
     let mut rest = args;
     while let Some(at) = rest.iter().position(|word| {
         matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch")
     }) {
         rest = rest.get(at + 1..).unwrap_or_default();
-        found.push(Inner::Argv(rest.iter().take_while(|word| *word != ";" && *word != "+").cloned().collect()));
+        found.push(InnerCommand::Argv(rest.iter().take_while(|word| *word != ";" && *word != "+").cloned().collect()));
     }
     found
 }
@@ -184,24 +190,24 @@ fn starts(args: &[String], operands: usize) -> Vec<usize> {
 }
 
 /// Everything that an option may give as a command.
-fn options(program: &str, args: &[String]) -> Vec<Inner> {
+fn options(program: &str, args: &[String]) -> Vec<InnerCommand> {
     let mut found = Vec::new();
     for (at, word) in args.iter().enumerate() {
         if let Some((_, value)) = word.split_once('=') {
             let value = value.strip_prefix("exec=").unwrap_or(value);
-            found.push(Inner::Text(value.strip_prefix('!').unwrap_or(value).to_owned()));
+            found.push(InnerCommand::Text(value.strip_prefix('!').unwrap_or(value).to_owned()));
             continue;
         }
         match (program, word.as_str()) {
             ("git", "foreach" | "run") => {
-                found.push(Inner::Text(args.get(at + 1..).unwrap_or_default().join(" ")));
+                found.push(InnerCommand::Text(args.get(at + 1..).unwrap_or_default().join(" ")));
             }
             ("git", "-x" | "-u" | "-O" | "--exec" | "--upload-pack" | "--receive-pack")
             | ("tar", "-I" | "-F" | "--to-command" | "--use-compress-program" | "--checkpoint-action")
             | ("rsync", "-e" | "--rsh" | "--rsync-path")
             | ("scp" | "sftp", "-S")
             | ("split", "--filter")
-            | ("sort", "--compress-program") => found.extend(args.get(at + 1).cloned().map(Inner::Text)),
+            | ("sort", "--compress-program") => found.extend(args.get(at + 1).cloned().map(InnerCommand::Text)),
             _ => {}
         }
     }

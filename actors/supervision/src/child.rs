@@ -93,14 +93,14 @@ pub(crate) fn unasked(reason: Option<&str>) -> Exit {
 
 /// Whether an actor that was asked to end did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndResult {
     Gone,
     /// Killed, and still there after [`KILL_GRACE`]: it blocks its thread.
     Stuck,
 }
 
 /// Ends an actor and waits until it is gone.
-pub(crate) async fn end(cell: ActorCell, how: Shutdown) -> Ended {
+pub(crate) async fn end(cell: ActorCell, how: Shutdown) -> EndResult {
     let patience = match how {
         Shutdown::Kill => None,
         Shutdown::Stop(patience) => {
@@ -116,11 +116,11 @@ pub(crate) async fn end(cell: ActorCell, how: Shutdown) -> Ended {
     if let Some(patience) = patience
         && timeout(patience, cell.wait(None)).await.is_ok()
     {
-        return Ended::Gone;
+        return EndResult::Gone;
     }
     cell.kill();
     match timeout(KILL_GRACE, cell.wait(None)).await {
-        Ok(_) => Ended::Gone,
-        Err(_) => Ended::Stuck,
+        Ok(_) => EndResult::Gone,
+        Err(_) => EndResult::Stuck,
     }
 }

@@ -58,7 +58,9 @@ pub use lru::Lru;
 pub use restart::{Backoff, Decision, Exit, RestartBudget, RestartHistory, RestartPolicy};
 pub use roster::Roster;
 pub use selftest::{PanicAborts, unwinding};
-pub use supervisor::{Census, Ending, Notice, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
+pub use supervisor::{
+    Census, Notice, NoticeFn, ShutdownOrder, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg,
+};
 pub use task::Task;
 pub use threads::{NoResult, ThreadPermit, Threads, panic_text};
 pub use tree::{NodeSnapshot, NodeState, Tree, TreeNode};

@@ -12,7 +12,7 @@ use ractor::Actor;
 use crate::child::{ChildSpec, Shutdown, start_fn};
 use crate::directory::Directory;
 use crate::restart::{RestartBudget, RestartPolicy};
-use crate::supervisor::{Ending, NoticeFn, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
+use crate::supervisor::{NoticeFn, ShutdownOrder, Supervisor, SupervisorArgs, SupervisorError, SupervisorMsg};
 use crate::tree::Tree;
 
 /// A supervisor by its id, and the children it has.
@@ -43,7 +43,7 @@ impl Roster {
                 let roster = roster.clone();
                 let mut args = SupervisorArgs::new(roster.id.clone(), tree.clone());
                 args.notice = notice.clone();
-                args.ending = Ending::Together;
+                args.shutdown_order = ShutdownOrder::Together;
                 args.children = roster.specs.iter().map(|spec| spec.value().clone()).collect();
                 async move {
                     let started = Actor::spawn_linked(None, Supervisor, args, above).await;

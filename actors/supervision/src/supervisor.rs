@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent};
 
-use crate::child::{ChildSpec, Ended, finish, unasked};
+use crate::child::{ChildSpec, EndResult, finish, unasked};
 use crate::restart::Exit;
 use crate::tree::Tree;
 use state::State;
 
 /// How the children are ended when the supervisor ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ShutdownOrder {
     /// One after the other, the last started first.
     OneByOne,
     /// All asked at once, each with its own deadline: for many children that do not need each other.
@@ -200,7 +200,7 @@ impl fmt::Debug for Report {
 pub(crate) enum Step {
     Started { id: Arc<str>, token: u64, result: Result<ActorCell, String> },
     Due { id: Arc<str>, token: u64 },
-    Ended { id: Arc<str>, token: u64, how: Ended },
+    Ended { id: Arc<str>, token: u64, how: EndResult },
 }
 
 /// How a supervisor is made.
@@ -209,7 +209,7 @@ pub struct SupervisorArgs {
     /// Its id: the parent of its children in the tree. Its own node is entered by whoever starts it.
     pub id: Arc<str>,
     /// How the children end when it ends.
-    pub ending: Ending,
+    pub shutdown_order: ShutdownOrder,
     /// Where the children are shown.
     pub tree: Tree,
     /// Who is told of what happens.
@@ -221,7 +221,7 @@ pub struct SupervisorArgs {
 impl SupervisorArgs {
     /// A supervisor without children, which ends them one by one and tells nobody.
     pub fn new(id: impl Into<Arc<str>>, tree: Tree) -> Self {
-        Self { id: id.into(), ending: Ending::OneByOne, tree, notice: None, children: Vec::new() }
+        Self { id: id.into(), shutdown_order: ShutdownOrder::OneByOne, tree, notice: None, children: Vec::new() }
     }
 }
 
@@ -229,7 +229,7 @@ impl fmt::Debug for SupervisorArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupervisorArgs")
             .field("id", &self.id)
-            .field("ending", &self.ending)
+            .field("shutdown_order", &self.shutdown_order)
             .field("children", &self.children)
             .finish_non_exhaustive()
     }

@@ -53,8 +53,11 @@ async fn house(directory: &Directory<Order>) -> (ActorRef<SupervisorMsg>, Tree, 
         }
         let _ = tx.send(notice);
     });
-    let args =
-        SupervisorArgs { ending: Ending::Together, notice: Some(notice), ..SupervisorArgs::new("stage", tree.clone()) };
+    let args = SupervisorArgs {
+        shutdown_order: ShutdownOrder::Together,
+        notice: Some(notice),
+        ..SupervisorArgs::new("stage", tree.clone())
+    };
     (Supervisor::root(args).await.unwrap(), tree, rx)
 }
 

@@ -377,7 +377,7 @@ async fn a_shutdown_ends_the_last_first_each_in_its_way() {
 
 #[tokio::test]
 async fn together_means_that_nobody_waits_for_a_slow_sibling() {
-    let mut stand = Stand::new(Ending::Together).await;
+    let mut stand = Stand::new(ShutdownOrder::Together).await;
     let [_fast, slow] = stand.workers(["fast", "slow"]).await;
     let work = hold(&slow).await;
     let of = stand.of.clone();

@@ -30,7 +30,7 @@ pub(crate) struct Files {
 
 /// A path that a call names, and the folder it must stay beneath.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedPath {
     /// As the call has it.
     pub(crate) shown: String,
     /// The working directory: where relative paths begin, and what no path leads out of.
@@ -49,7 +49,7 @@ pub(crate) enum Use {
     Write,
 }
 
-impl Asked {
+impl AskedPath {
     /// The path that the arguments name.
     pub(crate) fn new(args: &Value, default: Option<&str>, ctx: &ToolContext) -> Result<Self, ToolError> {
         let given = args.get("path").and_then(Value::as_str).or(default);

@@ -22,8 +22,11 @@ pub(crate) fn run(input: &[u8]) {
             assert!(!opaque.why.is_empty() && !opaque.why.contains('\n'), "{text:?}: {:?}", opaque.why);
         }
         Reading::Plain(line) => {
-            assert!(line.parts().iter().all(|part| !part.argv.is_empty()) && !line.parts().is_empty(), "{text:?}");
-            line.parts().iter().for_each(|part| _ = level(part));
+            assert!(
+                line.commands().iter().all(|command| !command.argv.is_empty()) && !line.commands().is_empty(),
+                "{text:?}"
+            );
+            line.commands().iter().for_each(|command| _ = level(command));
             let script = line.script();
             if script.len() <= MAX_TEXT {
                 assert_eq!(read(&script), reading, "{text:?} became {script:?}");
@@ -33,7 +36,7 @@ pub(crate) fn run(input: &[u8]) {
                 let patterns = patterns.unwrap_or_else(|error| panic!("{text:?} grants {granted:?}: {error}"));
                 let is_covered = |argv: &[String]| patterns.iter().any(|pattern| pattern.matches(argv));
                 assert!(
-                    line.parts().iter().all(|part| is_covered(&part.argv)),
+                    line.commands().iter().all(|command| is_covered(&command.argv)),
                     "{text:?} is not covered by {granted:?}"
                 );
             }

@@ -36,7 +36,7 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
 }
 
 /// A session and what came out of checking its journal.
-type Checked = (SessionId, Result<Journal, StoreError>);
+type CheckedSession = (SessionId, Result<Journal, StoreError>);
 
 /// A journal that was read.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Journal {
     }
 }
 
-fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+fn absent(sessions: Vec<SessionId>) -> Result<Vec<CheckedSession>, Exit> {
     match sessions.into_iter().next() {
         Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
         None => Ok(Vec::new()),
@@ -72,7 +72,7 @@ fn absent(sessions: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
 }
 
 /// Checks these sessions, or all.
-fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit> {
+fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<CheckedSession>, Exit> {
     let everything = named.is_empty();
     let sessions = if everything { store.sessions().map_err(Exit::refused)? } else { named };
     let mut report = Vec::new();
@@ -87,7 +87,7 @@ fn check(store: &dyn Store, named: Vec<SessionId>) -> Result<Vec<Checked>, Exit>
     Ok(report)
 }
 
-fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
+fn verify(report: &[CheckedSession], heads: &[ChainHash], json: bool, folder: &Path) -> Result<(), Exit> {
     if report.is_empty() && !json {
         error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
     }
@@ -119,7 +119,7 @@ fn verify(report: &[Checked], heads: &[ChainHash], json: bool, folder: &Path) ->
 }
 
 /// Where a head is: the session, the record, and how many follow it.
-fn find<'a>(report: &'a [Checked], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
+fn find<'a>(report: &'a [CheckedSession], head: &ChainHash) -> Option<(&'a SessionId, Seq, usize)> {
     report.iter().find_map(|(session, checked)| {
         let checked = &checked.as_ref().ok()?.checked;
         let seq = checked.find(head)?;

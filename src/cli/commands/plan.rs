@@ -18,23 +18,23 @@ use crate::cli::commands::resume::{refuse_if_not_ours, tell_damage};
 use crate::cli::exit::Exit;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
-use crate::cli::terminal::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{cut, harmless, one_line};
-use crate::cli::terminal::view::{Form, View, write_out};
+use crate::cli::terminal::view::{OutputForm, View, write_out};
 
 /// How much of an argument is shown.
 const SHOWN_LINES: usize = 40;
 const SHOWN_CHARS: usize = 4_000;
 
 /// Does what is asked with a session's plan.
-pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Exit> {
+pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, SessionHome)) -> Result<(), Exit> {
     let (session, recordings, form) = match &args.command {
-        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), Form::Text),
+        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), OutputForm::Text),
         PlanCommand::Approve { session, recordings, json, .. } => {
-            (session.clone(), recordings.clone(), Form::of(*json))
+            (session.clone(), recordings.clone(), OutputForm::of(*json))
         }
-        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), Form::Text),
+        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), OutputForm::Text),
     };
     if !folder.exists() {
         return Err(Exit::refused(StoreError::Unknown { session }));

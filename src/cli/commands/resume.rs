@@ -20,17 +20,17 @@ use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
-use crate::cli::terminal::follow::{EVENTS, Followed, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::follow::{EVENTS, Followed, SessionHome, Watch, parked_reason, unwritten};
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, cut, error_line, one_line};
-use crate::cli::terminal::view::{Form, View};
+use crate::cli::terminal::view::{OutputForm, View};
 
 /// How many sessions are brought on stage at once. A session gives its place up as soon as it waits for a model or for a
 /// person, so that those whose model is silent keep nobody out.
 const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
-pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, Kept)) -> Result<(), Exit> {
+pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, SessionHome)) -> Result<(), Exit> {
     if !folder.exists() {
         return match args.session {
             Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
@@ -40,7 +40,7 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     let asking = Asking::default();
     let (interrupt, from) = (Interrupt::listen()?, from_config(config, &asking, &args.recordings));
     let accept = Accept::of(args.accept_broken_chain);
-    let work = Work { interrupt, asking, from, json: args.json, kept, folder, accept };
+    let work = ResumeWork { interrupt, asking, from, json: args.json, kept, folder, accept };
     let house = open_house(&work.from, Some(work.folder.clone())).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
@@ -50,18 +50,18 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     done
 }
 
-struct Work {
+struct ResumeWork {
     interrupt: Interrupt,
     asking: Asking,
     from: FromConfig,
     json: bool,
-    kept: Kept,
+    kept: SessionHome,
     folder: PathBuf,
     accept: Accept,
 }
 
-impl Work {
-    fn watch(&self, form: Form) -> Watch {
+impl ResumeWork {
+    fn watch(&self, form: OutputForm) -> Watch {
         let view = View::new(form, &self.asking);
         Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), slot: None }
     }
@@ -72,10 +72,10 @@ fn nothing_to_do() -> Result<(), Exit> {
     Ok(())
 }
 
-async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Exit> {
+async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<(), Exit> {
     let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
-    let mut watch = work.watch(Form::of(work.json));
+    let mut watch = work.watch(OutputForm::of(work.json));
     match (&summary.status, work.accept) {
         (SessionStatus::Done, _) => {
             error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
@@ -114,7 +114,7 @@ async fn one(house: &House, session: &SessionId, work: &Work) -> Result<(), Exit
     }
 }
 
-async fn all(house: &House, work: &Work) -> Result<(), Exit> {
+async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
     let known = house.sessions().await.map_err(Exit::refused)?;
     let is_lost = |one: &&SessionSummary| {
         let unknown = SessionStatus::Damaged { last_run: LastRun::Unknown };
@@ -126,9 +126,9 @@ async fn all(house: &House, work: &Work) -> Result<(), Exit> {
         return nothing_to_do();
     }
     let form = match (work.json, sessions.len()) {
-        (true, _) => Form::Json,
-        (false, 1) => Form::Text,
-        (false, _) => Form::Gathered,
+        (true, _) => OutputForm::Json,
+        (false, 1) => OutputForm::Text,
+        (false, _) => OutputForm::Gathered,
     };
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut tasks = JoinSet::new();

@@ -20,10 +20,10 @@ use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
-use crate::cli::terminal::follow::{EVENTS, Kept, Watch, parked_reason, unwritten};
+use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, error_line};
-use crate::cli::terminal::view::{Form, View};
+use crate::cli::terminal::view::{OutputForm, View};
 
 /// Which session to run in.
 #[derive(Clone, Debug)]
@@ -35,12 +35,12 @@ enum Target {
 
 /// What the flags and the configuration ask for, checked as far as that goes without a house.
 #[derive(Debug)]
-pub struct Request {
+pub struct RunRequest {
     prompt: String,
     target: Target,
     /// `None` is in memory.
     folder: Option<PathBuf>,
-    kept: Kept,
+    kept: SessionHome,
     asking: Asking,
     from: FromConfig,
     /// Whether `--accept-broken-chain` was given.
@@ -49,10 +49,10 @@ pub struct Request {
     cwd: Option<PathBuf>,
     /// What `--plan` or `--no-plan` says; `None` is what the session says.
     mode: Option<Mode>,
-    form: Form,
+    form: OutputForm,
 }
 
-impl Request {
+impl RunRequest {
     /// Reads the prompt and looks the settings over.
     pub fn new(args: RunArgs, shared: &SharedArgs) -> Result<Self, Exit> {
         let target = match (args.session, args.r#continue) {
@@ -78,7 +78,7 @@ impl Request {
             Target::Named(_) | Target::Newest => config.durability.by_flag().copied(),
         };
         let (folder, kept) = match (&target, durability) {
-            (Target::New, Some(Durability::None)) => (None, Kept::InMemory),
+            (Target::New, Some(Durability::None)) => (None, SessionHome::InMemory),
             (_, Some(Durability::None)) => {
                 let text = "a session that is kept cannot be turned to --durability none: use flush or os";
                 return Err(Exit::Refused(text.to_owned()));
@@ -93,7 +93,7 @@ impl Request {
             (false, true) => Some(Mode::Act),
             (false, false) => None,
         };
-        let (asking, form) = (Asking::default(), Form::of(args.json));
+        let (asking, form) = (Asking::default(), OutputForm::of(args.json));
         let from = from_config(config, &asking, &args.recordings);
         let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, form };
         if matches!(request.target, Target::New) {
@@ -146,7 +146,7 @@ fn read_prompt(given: Option<String>) -> Result<String, Exit> {
 }
 
 /// Runs the prompt, and shows what happens until it is over.
-pub async fn run(request: Request) -> Result<(), Exit> {
+pub async fn run(request: RunRequest) -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
     if let Target::New = request.target {
         request.check(&request.settings()?).await?;
@@ -164,7 +164,7 @@ pub async fn run(request: Request) -> Result<(), Exit> {
     finished.map_err(|error| unwritten(&error))
 }
 
-async fn on_stage(house: &House, request: &Request, watch: &mut Watch) -> Result<(), Exit> {
+async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Result<(), Exit> {
     let stored = match &request.target {
         Target::New => None,
         Target::Named(session) => Some(session.clone()),
@@ -206,7 +206,7 @@ async fn on_stage(house: &House, request: &Request, watch: &mut Watch) -> Result
 async fn reopen(
     house: &House,
     session: &SessionId,
-    request: &Request,
+    request: &RunRequest,
     watch: &mut Watch,
 ) -> Result<(AgentHandle, Vec<Arc<AgentMessage>>), Exit> {
     let summary = house.session(session).await.map_err(Exit::refused)?;
@@ -266,7 +266,7 @@ fn agent_of(summary: &SessionSummary) -> Result<AgentId, Exit> {
 }
 
 /// The newest session of the directory.
-async fn newest(house: &House, request: &Request) -> Result<SessionId, Exit> {
+async fn newest(house: &House, request: &RunRequest) -> Result<SessionId, Exit> {
     let cwd = match &request.cwd {
         Some(cwd) => cwd.clone(),
         None => here()?,

@@ -25,16 +25,16 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Whether a session outlives the process, and how the command line finds it again.
 #[derive(Clone, Debug)]
-pub enum Kept {
+pub enum SessionHome {
     /// It ends with the process.
     InMemory,
-    /// It does, where the command line looks by itself.
+    /// It outlives it, where the command line looks by itself.
     ByDefault,
-    /// It does, under `--data-dir`.
+    /// It outlives it, under `--data-dir`.
     Under(PathBuf),
 }
 
-impl Kept {
+impl SessionHome {
     fn flag(&self) -> String {
         match self {
             Self::InMemory | Self::ByDefault => String::new(),
@@ -82,7 +82,7 @@ pub struct Watch {
     /// Who may call it off.
     pub interrupt: Interrupt,
     /// What can be said about it afterwards.
-    pub kept: Kept,
+    pub kept: SessionHome,
     /// A slot among those that are started at once, until it waits for a model or for a person.
     pub slot: Option<OwnedSemaphorePermit>,
 }

@@ -18,7 +18,7 @@ use crate::cli::terminal::totals::Totals;
 
 /// What goes to stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputForm {
     /// The model's text as it streams.
     Text,
     /// The model's text, all at once when the run is over: several runs share the output.
@@ -27,7 +27,7 @@ pub enum Form {
     Json,
 }
 
-impl Form {
+impl OutputForm {
     /// The form for one run.
     pub fn of(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
@@ -37,7 +37,7 @@ impl Form {
 /// Shows one session's events.
 #[derive(Debug)]
 pub struct View {
-    form: Form,
+    form: OutputForm,
     asking: Asking,
     colours: bool,
     /// Whether stdout is a screen, which text must not control.
@@ -63,14 +63,14 @@ pub struct View {
 
 impl View {
     /// A view in this form.
-    pub fn new(form: Form, asking: &Asking) -> Self {
+    pub fn new(form: OutputForm, asking: &Asking) -> Self {
         Self {
             form,
             asking: asking.clone(),
             colours: stderr_colours(),
             screen: io::stdout().is_terminal(),
             unattended: !can_ask(),
-            progress: form == Form::Text && io::stderr().is_terminal(),
+            progress: form == OutputForm::Text && io::stderr().is_terminal(),
             waiting: None,
             drawn: false,
             frame: 0,
@@ -93,8 +93,8 @@ impl View {
         }
         let shown = match self.form {
             _ if self.broken.is_some() => Ok(()),
-            Form::Json => json_line(event),
-            Form::Text | Form::Gathered => self.tell(event),
+            OutputForm::Json => json_line(event),
+            OutputForm::Text | OutputForm::Gathered => self.tell(event),
         };
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
@@ -104,7 +104,7 @@ impl View {
 
     /// Says what waits for approval, and how to give it.
     pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
-        if self.form == Form::Json {
+        if self.form == OutputForm::Json {
             return;
         }
         let changes =
@@ -306,7 +306,7 @@ impl View {
         self.clear();
         self.mid_line = !text.ends_with('\n');
         match (self.form, self.screen) {
-            (Form::Gathered, _) => {
+            (OutputForm::Gathered, _) => {
                 self.gathered.push_str(text);
                 Ok(())
             }
@@ -319,7 +319,7 @@ impl View {
         if !std::mem::take(&mut self.mid_line) {
             return Ok(());
         }
-        if self.form == Form::Gathered {
+        if self.form == OutputForm::Gathered {
             self.gathered.push('\n');
             return Ok(());
         }

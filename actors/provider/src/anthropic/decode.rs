@@ -11,12 +11,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::event::{
-    Counts, Ending, Event, InputJson, Kind, Opening, Redacted, Saying, StopDetails, Text, Thought, ToolUse,
+    Counts, Ending, Event, InputJson, Opening, Redacted, Saying, StopDetails, Text, Thought, ToolUse, TypeOnly,
 };
 use super::failure::classify_error;
 use super::message::REDACTED;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
+use crate::wire::draft::{Block, BlockIndex, Draft, Stopped};
 use crate::wire::sse::Frame;
 
 /// A decoder for one response. A call of `answer_tool` is the answer itself: it becomes text.
@@ -41,18 +41,18 @@ struct Reply {
     draft: Draft,
     begun: bool,
     /// The blocks that have started and not stopped, by the service's index.
-    open: Vec<(u64, Slot)>,
+    open: Vec<(u64, OpenBlock)>,
     /// Blocks of plain text.
     texts: Vec<BlockIndex>,
     /// Calls of the answer tool.
     answers: Vec<BlockIndex>,
     counts: Counts,
-    ended: Option<Ended>,
+    ended: Option<Stopped>,
 }
 
 /// What the pieces of a block are added to.
 #[derive(Clone, Copy, Debug)]
-enum Slot {
+enum OpenBlock {
     Text(BlockIndex),
     Thinking(BlockIndex),
     Arguments(BlockIndex),
@@ -145,31 +145,31 @@ impl Reply {
                 let Saying { text } = read(block)?;
                 let at = self.draft.open(Block::Text(owned(text)), emit)?;
                 self.texts.push(at);
-                (Slot::Text(at), Step::Data)
+                (OpenBlock::Text(at), Step::Data)
             }
             "thinking" => {
                 let Thought { thinking, signature } = read(block)?;
                 let block = Block::Thinking { text: owned(thinking), seal: owned(signature) };
-                (Slot::Thinking(self.draft.open(block, emit)?), Step::Data)
+                (OpenBlock::Thinking(self.draft.open(block, emit)?), Step::Data)
             }
             "redacted_thinking" => {
                 let Redacted { data } = read(block)?;
                 let seal = format!("{REDACTED}{}", owned(data));
                 self.draft.open(Block::Thinking { text: String::new(), seal }, emit)?;
-                (Slot::Closed, Step::Data)
+                (OpenBlock::Closed, Step::Data)
             }
             "tool_use" => (self.start_call(read(block)?, emit)?, Step::Data),
-            _ => (Slot::Closed, Step::Unknown),
+            _ => (OpenBlock::Closed, Step::Unknown),
         };
         self.open.push((index, slot));
         Ok(step)
     }
 
-    fn start_call(&mut self, call: ToolUse<'_>, emit: &mut dyn FnMut(StreamEvent)) -> Result<Slot, ProviderError> {
+    fn start_call(&mut self, call: ToolUse<'_>, emit: &mut dyn FnMut(StreamEvent)) -> Result<OpenBlock, ProviderError> {
         let name = owned(call.name);
         // Arguments that came whole are not added to.
         let arguments = call.input.map(RawValue::get).filter(|input| says_something(input)).unwrap_or_default();
-        let slot = |at| if arguments.is_empty() { Slot::Arguments(at) } else { Slot::Closed };
+        let slot = |at| if arguments.is_empty() { OpenBlock::Arguments(at) } else { OpenBlock::Closed };
         if self.answer_tool.as_ref().is_some_and(|answer| *answer == name) {
             let at = self.draft.open(Block::Text(arguments.to_owned()), emit)?;
             self.answers.push(at);
@@ -185,21 +185,21 @@ impl Reply {
         delta: &RawValue,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<Step, ProviderError> {
-        let slot = self.open.iter().rfind(|(open, _)| *open == index).map_or(Slot::Closed, |(_, slot)| *slot);
+        let slot = self.open.iter().rfind(|(open, _)| *open == index).map_or(OpenBlock::Closed, |(_, slot)| *slot);
         match (kind_of(delta)?.as_ref(), slot) {
-            ("text_delta", Slot::Text(at)) => {
+            ("text_delta", OpenBlock::Text(at)) => {
                 let Saying { text } = read(delta)?;
                 self.draft.say(at, &text.unwrap_or_default().0, emit)?;
             }
-            ("thinking_delta", Slot::Thinking(at)) => {
+            ("thinking_delta", OpenBlock::Thinking(at)) => {
                 let Thought { thinking, .. } = read(delta)?;
                 self.draft.say(at, &thinking.unwrap_or_default().0, emit)?;
             }
-            ("signature_delta", Slot::Thinking(at)) => {
+            ("signature_delta", OpenBlock::Thinking(at)) => {
                 let Thought { signature, .. } = read(delta)?;
                 self.draft.seal(at, &signature.unwrap_or_default().0)?;
             }
-            ("input_json_delta", Slot::Arguments(at)) => {
+            ("input_json_delta", OpenBlock::Arguments(at)) => {
                 let InputJson { partial_json } = read(delta)?;
                 self.draft.say(at, &partial_json.unwrap_or_default().0, emit)?;
             }
@@ -216,12 +216,12 @@ impl Reply {
                 let message = "the service paused the turn and is asked to go on".to_owned();
                 return Err(ProviderError::Incomplete { message });
             }
-            "max_tokens" | "model_context_window_exceeded" => Ended::Length,
-            "refusal" => Ended::CutShort,
+            "max_tokens" | "model_context_window_exceeded" => Stopped::Length,
+            "refusal" => Stopped::CutShort,
             // `end_turn`, `stop_sequence`, `tool_use`, and whatever the service invents.
-            _ => Ended::Whole,
+            _ => Stopped::Whole,
         });
-        if self.ended == Some(Ended::CutShort) && !self.said_something() {
+        if self.ended == Some(Stopped::CutShort) && !self.said_something() {
             let details = ending.stop_details.and_then(|details| read::<StopDetails<'_>>(details).ok());
             let category = details.and_then(|details| details.category);
             let category = category.map(|category| format!(", {}", category.0)).unwrap_or_default();
@@ -244,7 +244,7 @@ impl Reply {
 
     /// Where the answer was asked for in a form, it is the last call of the answer tool and nothing else. With calls of
     /// other tools beside it, it came too early and is dropped.
-    fn settle_answer(&mut self, ended: Ended) {
+    fn settle_answer(&mut self, ended: Stopped) {
         let answer = if self.draft.has_calls() { None } else { self.answers.pop() };
         let dropped = match answer {
             Some(_) => self.texts.iter().chain(&self.answers),
@@ -257,7 +257,7 @@ impl Reply {
         }
         if let Some(Block::Text(text)) = answer.and_then(|at| self.draft.block(at))
             && text.trim().is_empty()
-            && ended == Ended::Whole
+            && ended == Stopped::Whole
         {
             *text = "{}".to_owned();
         }
@@ -269,7 +269,7 @@ fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, ProviderError> {
 }
 
 fn kind_of(raw: &RawValue) -> Result<Cow<'_, str>, ProviderError> {
-    let Kind { kind } = read(raw)?;
+    let TypeOnly { kind } = read(raw)?;
     Ok(kind.unwrap_or_default().0)
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Event<'a> {
 
 /// What every block and every delta says of itself.
 #[derive(Debug, Deserialize)]
-pub(super) struct Kind<'a> {
+pub(super) struct TypeOnly<'a> {
     #[serde(borrow, rename = "type", default)]
     pub(super) kind: Option<Text<'a>>,
 }

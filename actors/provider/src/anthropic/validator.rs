@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::wire::transport::HttpRequest;
 
-type Check = Result<(), String>;
+type Checked = Result<(), String>;
 type Fields = Map<String, Value>;
 
 /// Whether the service would take a request.
-pub(crate) fn check(request: &HttpRequest) -> Check {
+pub(crate) fn check(request: &HttpRequest) -> Checked {
     let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
     ensure(request.method == "POST", || "not a POST".to_owned())?;
     ensure(header("anthropic-version") == Some("2023-06-01"), || "no version".to_owned())?;
@@ -53,7 +53,7 @@ pub(crate) fn check(request: &HttpRequest) -> Check {
     ensure(marks <= 4, || format!("a maximum of 4 blocks with cache_control may be provided, found {marks}"))
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Check {
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
@@ -71,14 +71,14 @@ fn string<'a>(fields: &'a Fields, name: &str) -> Result<&'a str, String> {
     fields.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name} is no string in {fields:?}"))
 }
 
-fn known(fields: &Fields, names: &[&str]) -> Check {
+fn known(fields: &Fields, names: &[&str]) -> Checked {
     match fields.keys().find(|key| !names.contains(&key.as_str())) {
         Some(key) => Err(format!("{key}: extra inputs are not permitted")),
         None => Ok(()),
     }
 }
 
-fn check_limits(body: &Fields) -> Check {
+fn check_limits(body: &Fields) -> Checked {
     let max = body.get("max_tokens").and_then(Value::as_u64).ok_or("max_tokens: field required")?;
     ensure(max >= 1, || "max_tokens must be at least 1".to_owned())?;
     ensure(body.get("stream") == Some(&Value::Bool(true)), || "stream is not true".to_owned())
@@ -94,7 +94,7 @@ fn refuses(model: &str, what: &str) -> bool {
     }
 }
 
-fn check_thinking(body: &Fields) -> Check {
+fn check_thinking(body: &Fields) -> Checked {
     let model = string(body, "model")?;
     ensure(!model.is_empty(), || "model is empty".to_owned())?;
     let kind = match body.get("thinking") {
@@ -143,7 +143,7 @@ fn check_thinking(body: &Fields) -> Check {
     }
 }
 
-fn check_tools(body: &Fields) -> Check {
+fn check_tools(body: &Fields) -> Checked {
     if !body.contains_key("tools") {
         return Ok(());
     }
@@ -160,7 +160,7 @@ fn check_tools(body: &Fields) -> Check {
     Ok(())
 }
 
-fn check_system(body: &Fields) -> Check {
+fn check_system(body: &Fields) -> Checked {
     if !body.contains_key("system") {
         return Ok(());
     }
@@ -175,13 +175,13 @@ fn fits(name: &str, longest: usize) -> bool {
     (1..=longest).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-fn check_text(block: &Fields) -> Check {
+fn check_text(block: &Fields) -> Checked {
     known(block, &["type", "text", "cache_control"])?;
     let text = string(block, "text")?;
     ensure(!text.trim().is_empty(), || "text content blocks must contain non-whitespace text".to_owned())
 }
 
-fn check_image(block: &Fields) -> Check {
+fn check_image(block: &Fields) -> Checked {
     known(block, &["type", "source", "cache_control"])?;
     let source = object(block.get("source").unwrap_or(&Value::Null), "source")?;
     known(source, &["type", "media_type", "data"])?;
@@ -193,7 +193,7 @@ fn check_image(block: &Fields) -> Check {
     ensure(!data.is_empty() && base64, || "data: invalid base64".to_owned())
 }
 
-fn check_messages(messages: &[Value]) -> Check {
+fn check_messages(messages: &[Value]) -> Checked {
     // The calls of the message before, which this one must answer.
     let mut asked: Vec<&str> = Vec::new();
     let mut ids = HashSet::new();
@@ -231,7 +231,7 @@ fn check_messages(messages: &[Value]) -> Check {
 
 /// With a budget, a turn whose calls were just answered must have begun with reasoning. A turn begins after a message of
 /// the user that is more than results.
-fn check_running_turn(messages: &[Value]) -> Check {
+fn check_running_turn(messages: &[Value]) -> Checked {
     let is_result = |block: &Value| block["type"] == "tool_result";
     let blocks = |message: &Value| message["content"].as_array().cloned().unwrap_or_default();
     let Some((last, before)) = messages.split_last() else { return Ok(()) };
@@ -257,7 +257,7 @@ fn leading_results(blocks: &[Value]) -> Result<Vec<&str>, String> {
     Ok(results)
 }
 
-fn check_block(role: &str, kind: &str, block: &Fields) -> Check {
+fn check_block(role: &str, kind: &str, block: &Fields) -> Checked {
     match (role, kind) {
         (_, "text") => check_text(block),
         ("user", "image") => check_image(block),
@@ -284,7 +284,7 @@ fn check_block(role: &str, kind: &str, block: &Fields) -> Check {
     }
 }
 
-fn check_result(block: &Fields) -> Check {
+fn check_result(block: &Fields) -> Checked {
     known(block, &["type", "tool_use_id", "content", "is_error", "cache_control"])?;
     let failed = block.get("is_error").is_some_and(|error| *error == Value::Bool(true));
     if !block.contains_key("content") {

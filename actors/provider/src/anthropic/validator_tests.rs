@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn checked(path: &str, body: &Value) -> Check {
+fn checked(path: &str, body: &Value) -> Checked {
     let url = reqwest::Url::parse(&format!("https://api.anthropic.com{path}")).unwrap();
     let mut request = HttpRequest::post_json(url, body.to_string());
     request.headers.insert("anthropic-version", "2023-06-01".parse().unwrap());

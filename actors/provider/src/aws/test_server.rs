@@ -9,14 +9,14 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -29,14 +29,14 @@ impl Seen {
 /// A server that answers every request and then closes.
 pub(crate) struct Server {
     pub(crate) url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
-    pub(crate) async fn start(answer: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(answer: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let (noted, answer) = (seen.clone(), Arc::new(answer));
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
@@ -54,7 +54,7 @@ impl Server {
         Self { url, seen }
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn reply(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<
     bytes
 }
 
-async fn read(socket: &mut TcpStream) -> Option<Seen> {
+async fn read(socket: &mut TcpStream) -> Option<ReceivedRequest> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -95,7 +95,7 @@ async fn read(socket: &mut TcpStream) -> Option<Seen> {
             return None;
         }
     }
-    Some(Seen { method, target, headers, body })
+    Some(ReceivedRequest { method, target, headers, body })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -114,7 +114,12 @@ fn encoded_again(path: &str) -> String {
 
 /// Whether a request without a query is signed with this secret for this scope (`region/service`), worked out from
 /// the steps of "Signature Version 4".
-pub(crate) fn is_signed(request: &Seen, access_key_id: &str, secret: &str, scope: &str) -> Result<(), String> {
+pub(crate) fn is_signed(
+    request: &ReceivedRequest,
+    access_key_id: &str,
+    secret: &str,
+    scope: &str,
+) -> Result<(), String> {
     let authorization = request.header("authorization").ok_or("no authorization")?;
     let rest = authorization.strip_prefix("AWS4-HMAC-SHA256 ").ok_or("another algorithm")?;
     let part = |name: &str| {

@@ -17,7 +17,7 @@ use super::answer::{AnswerTool, Shape};
 use super::failure::in_stream;
 use super::frames::{Frame, FrameError, Frames};
 use crate::wire::decoder::{Decoder, Finish, Limits, Progress, Response, Step, too_long, unreadable};
-use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
+use crate::wire::draft::{Block, BlockIndex, Draft, Stopped};
 
 /// What the seal of reasoning that the service keeps to itself begins with; the rest is its base64.
 pub(super) const REDACTED: &str = "redacted:";
@@ -53,20 +53,20 @@ struct Reply {
     begun: bool,
     draft: Draft,
     /// The blocks that may still grow, by the service's index.
-    open: HashMap<u64, (BlockIndex, Kind)>,
+    open: HashMap<u64, (BlockIndex, BlockKind)>,
     /// The model's plain text.
     texts: Vec<BlockIndex>,
     answer: Option<AnswerTool>,
     /// Calls of the answer's tool, held as text.
     answers: Vec<BlockIndex>,
     /// How the response stopped, once `messageStop` came.
-    ended: Option<Ended>,
+    ended: Option<Stopped>,
     /// Whether `metadata` came, which has the usage.
     metered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     Call,
@@ -294,7 +294,7 @@ impl Reply {
             let (id, name) = (call.tool_use_id.into_owned(), call.name.into_owned());
             self.draft.open(Block::Call { id, name, arguments: String::new() }, emit)?
         };
-        self.open.insert(index, (place, Kind::Call));
+        self.open.insert(index, (place, BlockKind::Call));
         Ok(())
     }
 
@@ -306,17 +306,17 @@ impl Reply {
     ) -> Result<Step, ProviderError> {
         let mut step = Step::Unknown;
         if let Some(text) = delta.text {
-            let at = self.place(index, Kind::Text, emit)?;
+            let at = self.place(index, BlockKind::Text, emit)?;
             self.draft.say(at, &text, emit)?;
             step = Step::Data;
         }
         if let Some(call) = delta.tool_use {
-            let at = self.place(index, Kind::Call, emit)?;
+            let at = self.place(index, BlockKind::Call, emit)?;
             self.draft.say(at, &call.input, emit)?;
             step = Step::Data;
         }
         if let Some(reasoning) = delta.reasoning_content {
-            let at = self.place(index, Kind::Thinking, emit)?;
+            let at = self.place(index, BlockKind::Thinking, emit)?;
             self.draft.say(at, reasoning.text.as_deref().unwrap_or_default(), emit)?;
             self.draft.seal(at, reasoning.signature.as_deref().unwrap_or_default())?;
             if let Some(hidden) = reasoning.redacted_content {
@@ -331,19 +331,19 @@ impl Reply {
     fn place(
         &mut self,
         index: u64,
-        kind: Kind,
+        kind: BlockKind,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<BlockIndex, ProviderError> {
         if let Some((place, _)) = self.open.get(&index).filter(|(_, open)| *open == kind) {
             return Ok(*place);
         }
         let block = match kind {
-            Kind::Text => Block::Text(String::new()),
-            Kind::Thinking => Block::Thinking { text: String::new(), seal: String::new() },
-            Kind::Call => Block::Call { id: String::new(), name: String::new(), arguments: String::new() },
+            BlockKind::Text => Block::Text(String::new()),
+            BlockKind::Thinking => Block::Thinking { text: String::new(), seal: String::new() },
+            BlockKind::Call => Block::Call { id: String::new(), name: String::new(), arguments: String::new() },
         };
         let place = self.draft.open(block, emit)?;
-        if kind == Kind::Text {
+        if kind == BlockKind::Text {
             self.texts.push(place);
         }
         self.open.insert(index, (place, kind));
@@ -369,12 +369,14 @@ impl Reply {
 
     fn stop(&mut self, reason: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
         let (ended, silence) = match reason {
-            "max_tokens" | "model_context_window_exceeded" => (Ended::Length, None),
+            "max_tokens" | "model_context_window_exceeded" => (Stopped::Length, None),
             "guardrail_intervened" | "content_filtered" | "refusal" => {
-                (Ended::CutShort, Some("The model declined to answer"))
+                (Stopped::CutShort, Some("The model declined to answer"))
             }
-            "malformed_model_output" | "malformed_tool_use" => (Ended::CutShort, Some("The model's answer was no use")),
-            _ => (Ended::Whole, None),
+            "malformed_model_output" | "malformed_tool_use" => {
+                (Stopped::CutShort, Some("The model's answer was no use"))
+            }
+            _ => (Stopped::Whole, None),
         };
         let says_nothing = !self.draft.has_calls() && !self.says_text();
         if let Some(silence) = silence.filter(|_| says_nothing) {
@@ -410,7 +412,7 @@ impl Reply {
         self.texts.iter().for_each(|at| drop(&mut self.draft, *at));
         let Some(Block::Text(text)) = self.draft.block(*first) else { return };
         match answer.shape {
-            _ if self.ended != Some(Ended::Whole) => {}
+            _ if self.ended != Some(Stopped::Whole) => {}
             Shape::Object if text.trim().is_empty() => *text = "{}".to_owned(),
             Shape::Object => {}
             Shape::Wrapped => {

@@ -21,12 +21,12 @@ const SKEWED: [&str; 4] =
 pub(super) fn in_stream(name: &str, payload: &str) -> ProviderError {
     let message = format!("{name}: {}", excerpt(&said(payload), 500));
     match kind(name) {
-        Kind::Busy => ProviderError::RateLimited { retry_after_ms: None },
-        Kind::Passing => ProviderError::Network { message },
-        Kind::Broken => ProviderError::Incomplete { message },
-        Kind::Auth => ProviderError::Auth { message },
-        Kind::Refused => ProviderError::classify(400, &message, None),
-        Kind::Unknown => ProviderError::classify_in_stream(&message),
+        FailureKind::Busy => ProviderError::RateLimited { retry_after_ms: None },
+        FailureKind::Passing => ProviderError::Network { message },
+        FailureKind::Broken => ProviderError::Incomplete { message },
+        FailureKind::Auth => ProviderError::Auth { message },
+        FailureKind::Refused => ProviderError::classify(400, &message, None),
+        FailureKind::Unknown => ProviderError::classify_in_stream(&message),
     }
 }
 
@@ -41,17 +41,19 @@ pub(super) fn over_http(
     let name = name_of(headers, body);
     let as_status = || ProviderError::classify(status, body, retry_after);
     match (kind(&name), status) {
-        (Kind::Busy, _) => ProviderError::classify(429, body, retry_after),
-        (Kind::Auth, _) | (_, 401 | 403) => ProviderError::Auth { message: refused(status, headers, &name, body, now) },
-        (Kind::Passing | Kind::Broken, _) => {
+        (FailureKind::Busy, _) => ProviderError::classify(429, body, retry_after),
+        (FailureKind::Auth, _) | (_, 401 | 403) => {
+            ProviderError::Auth { message: refused(status, headers, &name, body, now) }
+        }
+        (FailureKind::Passing | FailureKind::Broken, _) => {
             ProviderError::Network { message: format!("HTTP {status}: {name}: {}", excerpt(&said(body), 500)) }
         }
-        (Kind::Refused | Kind::Unknown, _) => as_status(),
+        (FailureKind::Refused | FailureKind::Unknown, _) => as_status(),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FailureKind {
     /// Too much is asked of it, or of the model.
     Busy,
     /// Its own failure; another attempt may work.
@@ -66,12 +68,12 @@ enum Kind {
 }
 
 /// Names are written with and without a capital, in the stream and outside it.
-fn kind(name: &str) -> Kind {
+fn kind(name: &str) -> FailureKind {
     let name = name.to_ascii_lowercase();
     match name.strip_suffix("exception").unwrap_or(&name) {
-        "throttling" | "serviceunavailable" | "modelnotready" | "toomanyrequests" => Kind::Busy,
-        "internalserver" | "modeltimeout" | "modelerror" | "internalfailure" => Kind::Passing,
-        "modelstreamerror" => Kind::Broken,
+        "throttling" | "serviceunavailable" | "modelnotready" | "toomanyrequests" => FailureKind::Busy,
+        "internalserver" | "modeltimeout" | "modelerror" | "internalfailure" => FailureKind::Passing,
+        "modelstreamerror" => FailureKind::Broken,
         "accessdenied"
         | "unrecognizedclient"
         | "invalidsignature"
@@ -82,9 +84,9 @@ fn kind(name: &str) -> Kind {
         | "signaturedoesnotmatch"
         | "requesttimetooskewed"
         | "requestexpired"
-        | "notauthorized" => Kind::Auth,
-        "validation" | "resourcenotfound" | "servicequotaexceeded" => Kind::Refused,
-        _ => Kind::Unknown,
+        | "notauthorized" => FailureKind::Auth,
+        "validation" | "resourcenotfound" | "servicequotaexceeded" => FailureKind::Refused,
+        _ => FailureKind::Unknown,
     }
 }
 

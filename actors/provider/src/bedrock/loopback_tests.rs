@@ -5,7 +5,7 @@ use playhouse_protocol::{ApiProtocol, Message};
 
 use super::frame_writer::frames;
 use super::*;
-use crate::aws::test_server::{Seen, Server, is_signed, reply};
+use crate::aws::test_server::{ReceivedRequest, Server, is_signed, reply};
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 use crate::testing::config;
@@ -53,7 +53,7 @@ async fn a_request_is_signed_as_the_specification_says() {
     let server = Server::start(|_| reply("200 OK", STREAM, text())).await;
     let message = ask(&server).await.unwrap();
     assert_eq!(message.text(), "Hello, world!");
-    let seen: &Seen = &server.seen()[0];
+    let seen: &ReceivedRequest = &server.seen()[0];
     assert_eq!(
         seen.target,
         "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Ainference-profile%2F\

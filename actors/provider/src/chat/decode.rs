@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::chunk::{Chunk, Delta, Text, ToolCallDelta};
 use super::details::Details;
-use super::stencil::{Slot, Stencil};
+use super::stencil::{Stencil, StringField};
 use super::structured::answer_tool;
 use crate::wire::decoder::{
     Decoder, Finish as With, Limits, Response, SseEvents, SseReply, Step, too_long, unreadable,
@@ -271,19 +271,24 @@ impl SseEvents for Reply {
 
 impl Reply {
     /// Takes a piece of what the response has begun to say.
-    fn piece(&mut self, slot: Slot, piece: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
+    fn piece(
+        &mut self,
+        slot: StringField,
+        piece: &str,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) -> Result<(), ProviderError> {
         self.count(piece.len())?;
         let delta = piece.to_owned();
         match slot {
-            Slot::Text => {
+            StringField::Text => {
                 self.text.push_str(piece);
                 emit(StreamEvent::TextDelta { delta });
             }
-            Slot::Thinking => {
+            StringField::Thinking => {
                 self.thinking.push_str(piece);
                 emit(StreamEvent::ThinkingDelta { delta });
             }
-            Slot::Arguments { index } => {
+            StringField::Arguments { index } => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == Some(index)) {
                     call.arguments.push_str(piece);
                     emit(call.role.said(delta));
@@ -293,7 +298,7 @@ impl Reply {
         Ok(())
     }
 
-    fn say(&mut self, slot: Slot, piece: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
+    fn say(&mut self, slot: StringField, piece: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
         if piece.is_empty() { Ok(()) } else { self.piece(slot, piece, emit) }
     }
 
@@ -320,10 +325,10 @@ impl Reply {
         };
         let spoken = delta.content.unwrap_or_default();
         for thinking in [thinking, Some(Cow::Owned(spoken.thinking))].into_iter().flatten() {
-            self.say(Slot::Thinking, &thinking, emit)?;
+            self.say(StringField::Thinking, &thinking, emit)?;
         }
         for text in [Some(spoken.text), delta.refusal.map(|text| text.0)].into_iter().flatten() {
-            self.say(Slot::Text, &text, emit)?;
+            self.say(StringField::Text, &text, emit)?;
         }
         for call in delta.tool_calls.unwrap_or_default() {
             self.call_delta(call, emit)?;

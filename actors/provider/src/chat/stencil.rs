@@ -12,7 +12,7 @@ use super::chunk::{Chunk, Text};
 
 /// Which string it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum StringField {
     Text,
     Thinking,
     /// The arguments of the call with this index.
@@ -26,7 +26,7 @@ pub(crate) enum Slot {
 pub(crate) struct Stencil {
     before: String,
     after: String,
-    slot: Slot,
+    slot: StringField,
 }
 
 impl Stencil {
@@ -42,7 +42,7 @@ impl Stencil {
     }
 
     /// The one string that `data` says, if it fits.
-    pub(crate) fn read<'a>(&self, data: &'a str) -> Option<(Slot, Cow<'a, str>)> {
+    pub(crate) fn read<'a>(&self, data: &'a str) -> Option<(StringField, Cow<'a, str>)> {
         let raw = data.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
         if raw.is_empty() {
             return None;
@@ -58,7 +58,7 @@ impl Stencil {
 }
 
 /// The string that a chunk adds to the response, if that is all it does.
-fn only_string<'a>(chunk: &Chunk<'a>) -> Option<(Slot, &'a str)> {
+fn only_string<'a>(chunk: &Chunk<'a>) -> Option<(StringField, &'a str)> {
     let choice = chunk.choices.as_ref()?.only()?;
     if chunk.usage().is_some() || choice.finish_reason.is_some() || choice.index.unwrap_or(0) != 0 {
         return None;
@@ -75,15 +75,15 @@ fn only_string<'a>(chunk: &Chunk<'a>) -> Option<(Slot, &'a str)> {
     let spoken = delta.content.as_ref().filter(|spoken| !spoken.text.is_empty() || !spoken.thinking.is_empty());
     match (spoken.is_some(), said(thinking), calls) {
         _ if said(&delta.refusal) || also.is_some() || details => None,
-        (true, false, false) => Some((Slot::Text, plain(&spoken?.text)?)),
-        (false, true, false) => Some((Slot::Thinking, plain(&thinking.as_ref()?.0)?)),
+        (true, false, false) => Some((StringField::Text, plain(&spoken?.text)?)),
+        (false, true, false) => Some((StringField::Thinking, plain(&thinking.as_ref()?.0)?)),
         (false, false, true) => {
             let call = delta.tool_calls.as_ref()?.only()?;
             let function = call.function.as_ref()?;
             if said(&call.id) || said(&function.name) {
                 return None;
             }
-            Some((Slot::Arguments { index: call.index? }, plain(&function.arguments.as_ref()?.0)?))
+            Some((StringField::Arguments { index: call.index? }, plain(&function.arguments.as_ref()?.0)?))
         }
         (false, false, false) | (true, true, _) | (true, _, true) | (_, true, true) => None,
     }
@@ -105,9 +105,9 @@ mod tests {
     fn what_differs_in_one_string_is_read_by_that_string() {
         let stencil = stencil(&text("Hello")).unwrap();
         let read = |data: &str| stencil.read(data).map(|(slot, piece)| (slot, piece.into_owned()));
-        assert_eq!(read(&text(" world")), Some((Slot::Text, " world".to_owned())));
-        assert_eq!(read(&text(r#"say \"hi\"\n\u00e9"#)), Some((Slot::Text, "say \"hi\"\né".to_owned())));
-        assert_eq!(read(&text("ä 😀")), Some((Slot::Text, "ä 😀".to_owned())));
+        assert_eq!(read(&text(" world")), Some((StringField::Text, " world".to_owned())));
+        assert_eq!(read(&text(r#"say \"hi\"\n\u00e9"#)), Some((StringField::Text, "say \"hi\"\né".to_owned())));
+        assert_eq!(read(&text("ä 😀")), Some((StringField::Text, "ä 😀".to_owned())));
         // No JSON strings, another structure, nothing said: for the full reader.
         assert_eq!(read(&text(r#"a","b":"c"#)), None);
         assert_eq!(read(&text("a\\")), None);

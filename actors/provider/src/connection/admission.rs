@@ -34,12 +34,12 @@ pub(crate) enum Verdict {
     /// It may ask. `watched`: tell when the service begins to answer.
     Go { ticket: Ticket, watched: bool },
     /// It has waited through as many failed probes as it would.
-    GaveUp { ticket: Ticket, why: Why },
+    GaveUp { ticket: Ticket, why: WaitedFor },
 }
 
 /// What was waited for in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum WaitedFor {
     /// The end of a rate limit.
     Limited,
     /// A service that answers.
@@ -48,7 +48,7 @@ pub(crate) enum Why {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RequestEnd {
     /// The service answered, if only with a refusal; this many tokens were used.
     Answered { tokens: u64 },
     /// The service asks to be left alone for so long.
@@ -207,31 +207,33 @@ impl Admission {
     }
 
     /// A request has ended; gives those who will wait no longer.
-    pub(crate) fn ended(&mut self, ticket: Ticket, end: End, now: Instant) -> Vec<Verdict> {
+    pub(crate) fn ended(&mut self, ticket: Ticket, end: RequestEnd, now: Instant) -> Vec<Verdict> {
         let Some(model) = self.flying.remove(&ticket) else { return Vec::new() };
-        if let (Some(bucket), End::Answered { tokens }) = (&mut self.tokens, end) {
+        if let (Some(bucket), RequestEnd::Answered { tokens }) = (&mut self.tokens, end) {
             bucket.take(tokens, now);
         }
         let mut gave_up = match self.count(ticket, end, now) {
-            Probe::Failed => self.models.values_mut().flat_map(|queue| queue.lose_patience(Why::Failing)).collect(),
+            Probe::Failed => {
+                self.models.values_mut().flat_map(|queue| queue.lose_patience(WaitedFor::Failing)).collect()
+            }
             Probe::None => Vec::new(),
         };
         let Some(queue) = self.models.get_mut(&model) else { return Vec::new() };
         let probed = matches!(queue.gate, Gate::Probing { probe } if probe == ticket);
-        if matches!(end, End::Answered { .. }) && queue.threshold.is_some() {
+        if matches!(end, RequestEnd::Answered { .. }) && queue.threshold.is_some() {
             queue.answers += 1;
         }
         match end {
-            End::Limited { wait } => {
+            RequestEnd::Limited { wait } => {
                 queue.close(now + wait);
                 if probed {
-                    gave_up.extend(queue.lose_patience(Why::Limited));
+                    gave_up.extend(queue.lose_patience(WaitedFor::Limited));
                 }
             }
-            End::Answered { .. } if probed => queue.open(),
+            RequestEnd::Answered { .. } if probed => queue.open(),
             // Somebody else goes ahead.
-            End::Failed | End::Dropped if probed => queue.gate = Gate::Closed { until: now },
-            End::Answered { .. } | End::Failed | End::Dropped => {}
+            RequestEnd::Failed | RequestEnd::Dropped if probed => queue.gate = Gate::Closed { until: now },
+            RequestEnd::Answered { .. } | RequestEnd::Failed | RequestEnd::Dropped => {}
         }
         queue.flying = queue.flying.saturating_sub(1);
         queue.open_if_nobody_waits();
@@ -316,32 +318,32 @@ impl Admission {
     }
 
     /// What an end means for the breaker.
-    fn count(&mut self, ticket: Ticket, end: End, now: Instant) -> Probe {
+    fn count(&mut self, ticket: Ticket, end: RequestEnd, now: Instant) -> Probe {
         let rules = self.rules.breaker;
         let probed = matches!(self.breaker, Breaker::HalfOpen { probe, .. } if probe == ticket);
         self.breaker = match (self.breaker, end) {
-            (Breaker::HalfOpen { probe, times }, End::Failed) if probe == ticket => {
+            (Breaker::HalfOpen { probe, times }, RequestEnd::Failed) if probe == ticket => {
                 Breaker::Open { until: now + rules.pause_for(times), times: times.saturating_add(1) }
             }
             // Somebody else goes ahead.
-            (Breaker::HalfOpen { probe, times }, End::Dropped) if probe == ticket => {
+            (Breaker::HalfOpen { probe, times }, RequestEnd::Dropped) if probe == ticket => {
                 Breaker::Open { until: now, times }
             }
-            (Breaker::HalfOpen { probe, .. }, End::Limited { .. }) if probe == ticket => NO_FAILURES,
-            (Breaker::Closed { failures, times }, End::Failed) => match failures.saturating_add(1) {
+            (Breaker::HalfOpen { probe, .. }, RequestEnd::Limited { .. }) if probe == ticket => NO_FAILURES,
+            (Breaker::Closed { failures, times }, RequestEnd::Failed) => match failures.saturating_add(1) {
                 failures if failures >= rules.failures => {
                     Breaker::Open { until: now + rules.pause_for(times), times: times.saturating_add(1) }
                 }
                 failures => Breaker::Closed { failures, times },
             },
-            (Breaker::Closed { .. }, End::Limited { .. }) => NO_FAILURES,
+            (Breaker::Closed { .. }, RequestEnd::Limited { .. }) => NO_FAILURES,
             // Also those that were on their way when it opened: the service is well again.
-            (Breaker::Closed { .. } | Breaker::Open { .. } | Breaker::HalfOpen { .. }, End::Answered { .. }) => {
+            (Breaker::Closed { .. } | Breaker::Open { .. } | Breaker::HalfOpen { .. }, RequestEnd::Answered { .. }) => {
                 NO_FAILURES
             }
-            (state, End::Limited { .. } | End::Failed | End::Dropped) => state,
+            (state, RequestEnd::Limited { .. } | RequestEnd::Failed | RequestEnd::Dropped) => state,
         };
-        if probed && end == End::Failed { Probe::Failed } else { Probe::None }
+        if probed && end == RequestEnd::Failed { Probe::Failed } else { Probe::None }
     }
 
     /// Forgets a model that nobody asks.
@@ -401,7 +403,7 @@ impl Queue {
     }
 
     /// One more probe was turned away; gives those who have had enough.
-    fn lose_patience(&mut self, why: Why) -> Vec<Verdict> {
+    fn lose_patience(&mut self, why: WaitedFor) -> Vec<Verdict> {
         let mut gave_up = Vec::new();
         self.waiting.retain(|ticket, patience| {
             let stays = *patience > 0;

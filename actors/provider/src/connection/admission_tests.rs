@@ -33,7 +33,7 @@ fn after(start: Instant, ms: u64) -> Instant {
 }
 
 const WAIT: Duration = Duration::from_millis(1_000);
-const FINE: End = End::Answered { tokens: 10 };
+const FINE: RequestEnd = RequestEnd::Answered { tokens: 10 };
 
 #[test]
 fn without_rules_everyone_goes_at_once_in_the_order_of_arrival() {
@@ -52,7 +52,7 @@ fn no_more_ask_at_once_than_may() {
     let rules = ConnectionRules { concurrency: NonZeroUsize::new(2), ..ConnectionRules::default() };
     let mut admission = waiting(rules, 4, now);
     assert_eq!(going(&mut admission, now), [1, 2]);
-    admission.ended(2, End::Dropped, now);
+    admission.ended(2, RequestEnd::Dropped, now);
     assert_eq!(going(&mut admission, now), [3]);
     admission.leave(4, &model());
     admission.ended(1, FINE, now);
@@ -66,7 +66,7 @@ fn f06_after_a_rate_limit_one_probe_goes_first_and_the_others_follow() {
     assert_eq!(going(&mut admission, start), [1]);
     (2..=9).for_each(|ticket| admission.arrive(ticket, &model(), 3));
     admission.arrive(20, &"other".into(), 3);
-    assert!(admission.ended(1, End::Limited { wait: WAIT }, start).is_empty());
+    assert!(admission.ended(1, RequestEnd::Limited { wait: WAIT }, start).is_empty());
     assert_eq!(going(&mut admission, start), [20], "another model has a gate of its own");
     assert_eq!(admission.wake_at(start), Some(after(start, 1_000)));
     assert_eq!(going(&mut admission, after(start, 999)), Vec::<Ticket>::new());
@@ -94,8 +94,8 @@ fn f05_a_later_limit_closes_the_gate_for_longer_and_an_earlier_one_does_not_open
     let mut admission = waiting(ConnectionRules::default(), 3, start);
     assert_eq!(going(&mut admission, start).len(), 3);
     admission.arrive(4, &model(), 3);
-    admission.ended(1, End::Limited { wait: WAIT * 3 }, start);
-    admission.ended(2, End::Limited { wait: WAIT }, after(start, 100));
+    admission.ended(1, RequestEnd::Limited { wait: WAIT * 3 }, start);
+    admission.ended(2, RequestEnd::Limited { wait: WAIT }, after(start, 100));
     admission.ended(3, FINE, after(start, 200));
     assert_eq!(going(&mut admission, after(start, 2_999)), Vec::<Ticket>::new());
     assert_eq!(going(&mut admission, after(start, 3_000)), [4]);
@@ -107,12 +107,12 @@ fn a_probe_that_fails_or_is_cancelled_lets_another_go_ahead() {
     let mut admission = waiting(ConnectionRules::default(), 1, start);
     going(&mut admission, start);
     (2..=4).for_each(|ticket| admission.arrive(ticket, &model(), 3));
-    admission.ended(1, End::Limited { wait: WAIT }, start);
+    admission.ended(1, RequestEnd::Limited { wait: WAIT }, start);
     let open = after(start, 1_000);
     assert_eq!(going(&mut admission, open), [2]);
-    admission.ended(2, End::Dropped, open);
+    admission.ended(2, RequestEnd::Dropped, open);
     assert_eq!(going(&mut admission, open), [3]);
-    admission.ended(3, End::Failed, open);
+    admission.ended(3, RequestEnd::Failed, open);
     assert_eq!(going(&mut admission, open), [4]);
 }
 
@@ -124,12 +124,12 @@ fn who_waits_gives_up_after_as_many_failed_probes_as_it_would_retry() {
     for (ticket, patience) in [(2, 9), (3, 9), (4, 0), (5, 1)] {
         admission.arrive(ticket, &model(), patience);
     }
-    assert!(admission.ended(1, End::Limited { wait: WAIT }, now).is_empty(), "that was no probe");
+    assert!(admission.ended(1, RequestEnd::Limited { wait: WAIT }, now).is_empty(), "that was no probe");
     for (probe, gave_up) in [(2, 4), (3, 5)] {
         now += WAIT;
         assert_eq!(going(&mut admission, now), [probe]);
-        let limited = admission.ended(probe, End::Limited { wait: WAIT }, now);
-        assert_eq!(limited, [Verdict::GaveUp { ticket: gave_up, why: Why::Limited }]);
+        let limited = admission.ended(probe, RequestEnd::Limited { wait: WAIT }, now);
+        assert_eq!(limited, [Verdict::GaveUp { ticket: gave_up, why: WaitedFor::Limited }]);
     }
     assert_eq!(admission.load(), (0, 0));
 }
@@ -141,9 +141,9 @@ fn f07_a_service_that_fails_again_and_again_is_left_alone_and_then_probed() {
     let rules = ConnectionRules { breaker, ..ConnectionRules::default() };
     let mut admission = waiting(rules, 3, start);
     assert_eq!(going(&mut admission, start).len(), 3);
-    admission.ended(1, End::Failed, start);
+    admission.ended(1, RequestEnd::Failed, start);
     assert_eq!(admission.breaker(), BreakerState::Closed);
-    admission.ended(2, End::Failed, start);
+    admission.ended(2, RequestEnd::Failed, start);
     assert_eq!(admission.breaker(), BreakerState::Open { until: start + WAIT });
     admission.arrive(4, &model(), 3);
     assert_eq!(admission.next(after(start, 400)), None);
@@ -151,7 +151,7 @@ fn f07_a_service_that_fails_again_and_again_is_left_alone_and_then_probed() {
     assert_eq!(admission.wake_at(after(start, 400)), Some(start + WAIT));
     admission.leave(4, &model());
     // One that was on its way fails too: nothing new.
-    admission.ended(3, End::Failed, after(start, 500));
+    admission.ended(3, RequestEnd::Failed, after(start, 500));
     assert_eq!(admission.breaker(), BreakerState::Open { until: start + WAIT });
 
     admission.arrive(5, &model(), 3);
@@ -161,8 +161,8 @@ fn f07_a_service_that_fails_again_and_again_is_left_alone_and_then_probed() {
     let half = start + WAIT;
     assert_eq!(admission.next(half), Some(Verdict::Go { ticket: 5, watched: true }));
     assert_eq!((admission.next(half), admission.breaker()), (None, BreakerState::HalfOpen));
-    let gave_up = admission.ended(5, End::Failed, half);
-    assert_eq!(gave_up, [Verdict::GaveUp { ticket: 6, why: Why::Failing }]);
+    let gave_up = admission.ended(5, RequestEnd::Failed, half);
+    assert_eq!(gave_up, [Verdict::GaveUp { ticket: 6, why: WaitedFor::Failing }]);
     assert_eq!(admission.breaker(), BreakerState::Open { until: half + WAIT * 2 }, "the pause doubles");
 
     let again = half + WAIT * 2;
@@ -178,16 +178,16 @@ fn f07_a_probe_that_begins_and_is_cut_short_opens_the_breaker_again_for_longer()
     let breaker = BreakerRules { failures: 2, pause: WAIT, max_pause: WAIT * 9 };
     let mut admission = waiting(ConnectionRules { breaker, ..ConnectionRules::default() }, 3, start);
     going(&mut admission, start);
-    admission.ended(1, End::Failed, start);
-    admission.ended(2, End::Failed, start);
-    admission.ended(3, End::Dropped, start);
+    admission.ended(1, RequestEnd::Failed, start);
+    admission.ended(2, RequestEnd::Failed, start);
+    admission.ended(3, RequestEnd::Dropped, start);
     let half = start + WAIT;
     admission.arrive(4, &model(), 3);
     assert_eq!(going(&mut admission, half), [4]);
     assert_eq!(admission.left_alone(half), Some(None));
     admission.answering(4);
     assert_eq!(admission.breaker(), BreakerState::Closed);
-    admission.ended(4, End::Failed, half);
+    admission.ended(4, RequestEnd::Failed, half);
     assert_eq!(admission.breaker(), BreakerState::Open { until: half + WAIT * 2 });
 }
 
@@ -196,8 +196,8 @@ fn f07_only_an_answer_to_its_end_is_progress() {
     let now = Instant::now();
     let mut admission = waiting(ConnectionRules::default(), 1, now);
     going(&mut admission, now);
-    admission.ended(1, End::Limited { wait: WAIT }, now);
-    for (ticket, end, answers) in [(2, End::Limited { wait: WAIT }, 0), (3, FINE, 1), (4, FINE, 2)] {
+    admission.ended(1, RequestEnd::Limited { wait: WAIT }, now);
+    for (ticket, end, answers) in [(2, RequestEnd::Limited { wait: WAIT }, 0), (3, FINE, 1), (4, FINE, 2)] {
         let at = now + WAIT * u32::try_from(ticket).unwrap() * 2;
         admission.arrive(ticket, &model(), 3);
         assert_eq!(going(&mut admission, at), [ticket]);
@@ -213,7 +213,7 @@ fn an_answer_or_a_refusal_ends_a_row_of_failures() {
     let mut admission = waiting(ConnectionRules::default(), 100, now);
     going(&mut admission, now);
     for ticket in 1..=99 {
-        let end = if ticket % 5 == 0 { FINE } else { End::Failed };
+        let end = if ticket % 5 == 0 { FINE } else { RequestEnd::Failed };
         admission.ended(ticket, end, now);
         assert_eq!(admission.breaker(), BreakerState::Closed, "{ticket}");
     }
@@ -233,7 +233,7 @@ fn requests_and_tokens_per_minute_are_kept() {
     let rules = ConnectionRules { tokens_per_minute: NonZeroU64::new(600), ..ConnectionRules::default() };
     let mut admission = waiting(rules, 2, start);
     assert_eq!(going(&mut admission, start).len(), 2, "what a request takes is known when it has ended");
-    admission.ended(1, End::Answered { tokens: 1_199 }, start);
+    admission.ended(1, RequestEnd::Answered { tokens: 1_199 }, start);
     admission.arrive(3, &model(), 3);
     assert_eq!(going(&mut admission, start).len(), 0);
     assert_eq!(admission.wake_at(start), Some(start + WAIT * 60));
@@ -281,14 +281,14 @@ proptest! {
                 (4, Some(ticket)) => {
                     flying.retain(|other| *other != ticket);
                     closed_until = closed_until.max(now + Duration::from_millis(n));
-                    for verdict in admission.ended(ticket, End::Limited { wait: Duration::from_millis(n) }, now) {
+                    for verdict in admission.ended(ticket, RequestEnd::Limited { wait: Duration::from_millis(n) }, now) {
                         let Verdict::GaveUp { ticket, .. } = verdict else { panic!() };
                         waiting.retain(|other| *other != ticket);
                     }
                 }
                 (5, Some(ticket)) => {
                     flying.retain(|other| *other != ticket);
-                    for verdict in admission.ended(ticket, if n % 2 == 0 { End::Failed } else { End::Dropped }, now) {
+                    for verdict in admission.ended(ticket, if n % 2 == 0 { RequestEnd::Failed } else { RequestEnd::Dropped }, now) {
                         let Verdict::GaveUp { ticket, .. } = verdict else { panic!() };
                         waiting.retain(|other| *other != ticket);
                     }

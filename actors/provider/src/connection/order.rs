@@ -6,8 +6,8 @@ use std::time::Duration;
 use playhouse_protocol::{CallReport, Message, ProviderError, RetryConfig, StreamConfig};
 use ractor::{ActorCell, DerivedActorRef};
 
-use super::admission::End;
-use crate::call::Outcome;
+use super::admission::RequestEnd;
+use crate::call::CallOutcome;
 
 /// Nobody waits longer than this, whatever a service asks for: what asks for more is told, and often a slip.
 const LONGEST: Duration = Duration::from_secs(3_600);
@@ -99,24 +99,24 @@ impl Order {
     }
 
     /// What an error says about the service. The pause that a rate limit asks for is the same for everybody.
-    pub(super) fn end_of(&mut self, error: &ProviderError) -> End {
+    pub(super) fn end_of(&mut self, error: &ProviderError) -> RequestEnd {
         match error {
             ProviderError::RateLimited { .. } => {
                 let wait = pause(self, error);
                 self.pause = Some(wait);
-                End::Limited { wait }
+                RequestEnd::Limited { wait }
             }
-            ProviderError::Network { .. } => End::Failed,
+            ProviderError::Network { .. } => RequestEnd::Failed,
             ProviderError::Auth { .. }
             | ProviderError::Api { .. }
             | ProviderError::ContextOverflow { .. }
-            | ProviderError::Empty { .. } => End::Answered { tokens: 0 },
+            | ProviderError::Empty { .. } => RequestEnd::Answered { tokens: 0 },
             ProviderError::Unavailable { .. }
             | ProviderError::Cancelled
             | ProviderError::Other { .. }
             // The service had begun to answer, and what broke off may be the model's own fault.
             | ProviderError::Incomplete { .. }
-            | ProviderError::Lost { .. } => End::Dropped,
+            | ProviderError::Lost { .. } => RequestEnd::Dropped,
         }
     }
 
@@ -139,7 +139,7 @@ pub(super) fn pause(order: &Order, error: &ProviderError) -> Duration {
 }
 
 /// The model's message with what it cost.
-pub(super) fn priced(message: Message, order: &Order) -> Outcome {
+pub(super) fn priced(message: Message, order: &Order) -> CallOutcome {
     match message {
         Message::Assistant { content, stop_reason, model, provider, usage, timestamp, error_message } => {
             let usage = usage.priced(order.config.model_config.prices.as_ref());

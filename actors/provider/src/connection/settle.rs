@@ -10,10 +10,10 @@ use ractor::ActorRef;
 use tokio::time::{Instant, timeout};
 
 use super::ConnectionMsg;
-use super::admission::{End, Ticket};
+use super::admission::{RequestEnd, Ticket};
 use super::order::{millis, pause, priced, tokens_of};
 use super::state::{ConnectionState, Phase, Running, Until, later};
-use crate::call::{Outcome, Rest};
+use crate::call::{CallOutcome, Lingering};
 
 /// How long looking for other credentials may take.
 const REFRESH: Duration = Duration::from_secs(60);
@@ -25,8 +25,8 @@ impl ConnectionState {
         myself: &ActorRef<ConnectionMsg>,
         call: CallId,
         ticket: Ticket,
-        outcome: Outcome,
-        rest: Rest,
+        outcome: CallOutcome,
+        rest: Lingering,
     ) {
         let Some(running) = self.calls.get_mut(&call) else { return };
         // What comes next is settled below.
@@ -40,7 +40,7 @@ impl ConnectionState {
         let order = &mut running.order;
         let outcome = outcome.and_then(|message| priced(message, order));
         let end = match &outcome {
-            Ok(message) => End::Answered { tokens: tokens_of(message) },
+            Ok(message) => RequestEnd::Answered { tokens: tokens_of(message) },
             Err(error) => order.end_of(error),
         };
         let tried_refresh = order.tried_refresh;
@@ -48,7 +48,7 @@ impl ConnectionState {
             self.status.failed(error);
         }
         self.tickets.remove(&ticket);
-        if let (Some(call), Rest::Some) = (over, rest) {
+        if let (Some(call), Lingering::Yes) = (over, rest) {
             self.linger(ticket, call);
         }
         let gave_up = self.admission.ended(ticket, end, Instant::now());
@@ -123,7 +123,7 @@ impl ConnectionState {
     }
 
     /// Reports how an attempt ended, and arranges the next if there is to be one.
-    pub(super) fn settle(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, outcome: Outcome) {
+    pub(super) fn settle(&mut self, myself: &ActorRef<ConnectionMsg>, call: CallId, outcome: CallOutcome) {
         let Some(running) = self.calls.get_mut(&call) else { return };
         let order = &mut running.order;
         let attempt = order.attempt();

@@ -11,11 +11,11 @@ use playhouse_supervision::Task;
 use ractor::{ActorCell, ActorId, ActorRef, ActorStatus};
 use tokio::time::Instant;
 
-use super::admission::{Admission, End, Ticket, Verdict, Why};
+use super::admission::{Admission, RequestEnd, Ticket, Verdict, WaitedFor};
 use super::order::{Order, Patience, millis};
 use super::status::ConnectionStatus;
 use super::{ConnectionArgs, ConnectionMsg};
-use crate::call::{self, Job, Said};
+use crate::call::{self, CallNews, Job};
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
 
@@ -226,8 +226,8 @@ impl ConnectionState {
             running.order.retries = running.order.retry.max_retries;
         }
         let error = match why {
-            Why::Limited => ProviderError::RateLimited { retry_after_ms: None },
-            Why::Failing => self.unavailable(None),
+            WaitedFor::Limited => ProviderError::RateLimited { retry_after_ms: None },
+            WaitedFor::Failing => self.unavailable(None),
         };
         self.settle(myself, call, Err(error));
     }
@@ -253,11 +253,11 @@ impl ConnectionState {
         let connection = myself.clone();
         let started = call::start(job, move |said| {
             let message = match said {
-                Said::Ended(outcome, rest) => {
+                CallNews::Ended(outcome, rest) => {
                     let (call, outcome) = (call.clone(), Box::new(outcome));
                     ConnectionMsg::CallEnded { call, generation: ticket, outcome, rest }
                 }
-                Said::Done => ConnectionMsg::Done { generation: ticket },
+                CallNews::Done => ConnectionMsg::Done { generation: ticket },
             };
             // A connection that is dead has no calls.
             let _ = connection.send_message(message);
@@ -335,7 +335,7 @@ impl ConnectionState {
             Phase::InFlight { ticket, sink, .. } => {
                 sink.abandon();
                 self.tickets.remove(ticket);
-                self.admission.ended(*ticket, End::Dropped, Instant::now());
+                self.admission.ended(*ticket, RequestEnd::Dropped, Instant::now());
             }
             Phase::Queued { .. } | Phase::Pausing { .. } | Phase::Refused { .. } => {}
         }

@@ -17,11 +17,11 @@ use super::order::millis;
 pub struct ConnectionStatus {
     in_flight: AtomicUsize,
     queued: AtomicUsize,
-    rest: Mutex<Rest>,
+    rest: Mutex<StatusDetails>,
 }
 
 #[derive(Debug, Default)]
-struct Rest {
+struct StatusDetails {
     closed: Vec<ClosedGate>,
     breaker: BreakerStatus,
     last_error: Option<String>,
@@ -103,7 +103,7 @@ impl ConnectionStatus {
         };
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
+    fn rest(&self) -> MutexGuard<'_, StatusDetails> {
         lock(&self.rest)
     }
 }

@@ -40,7 +40,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Credentials that were found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundCredentials {
     source: Source,
     /// The project they belong to.
     pub(crate) project: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) enum Explicit {
 }
 
 /// Looks for credentials; the error says what is wrong with those that are there.
-pub(crate) fn find(environment: &Environment) -> Result<Found, String> {
+pub(crate) fn find(environment: &Environment) -> Result<FoundCredentials, String> {
     let mut found = if let Some(path) = &environment.credentials_file {
         let text = std::fs::read_to_string(path).map_err(|error| {
             format!("the file {} that GOOGLE_APPLICATION_CREDENTIALS names cannot be read: {error}", path.display())
@@ -72,7 +72,7 @@ pub(crate) fn find(environment: &Environment) -> Result<Found, String> {
     } else {
         let explicit = if environment.metadata_host.is_some() { Explicit::Yes } else { Explicit::No };
         let source = Source::metadata(environment.metadata_host.as_deref())?;
-        Found { source, project: None, quota_project: None, secrets: Vec::new(), explicit }
+        FoundCredentials { source, project: None, quota_project: None, secrets: Vec::new(), explicit }
     };
     if environment.quota_project.is_some() {
         found.quota_project.clone_from(&environment.quota_project);
@@ -152,7 +152,7 @@ impl fmt::Debug for Adc {
 }
 
 impl Adc {
-    pub(crate) fn new(found: Found, clock: Clock) -> Self {
+    pub(crate) fn new(found: FoundCredentials, clock: Clock) -> Self {
         let quota_project = found.quota_project.and_then(|project| HeaderValue::try_from(project).ok());
         let secrets = Secrets { fixed: found.secrets, fetched: std::sync::Mutex::default() };
         let (held, failed) = (Mutex::default(), AtomicU64::new(0));

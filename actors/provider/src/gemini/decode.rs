@@ -9,7 +9,7 @@ use super::chunk::{Candidate, Chunk, FunctionCall, Part, UsageReport};
 use super::failure;
 use crate::provider::excerpt;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
+use crate::wire::draft::{Block, BlockIndex, Draft, Stopped};
 use crate::wire::sse::Frame;
 
 /// A decoder for one response. A call of the tool named `answer` is the answer itself.
@@ -86,9 +86,9 @@ impl SseEvents for Reply {
             return Err(ProviderError::Incomplete { message: self.missing() });
         };
         let ended = match reason {
-            Reason::Done => Ended::Whole,
-            Reason::Length => Ended::Length,
-            Reason::Declined(_) => Ended::CutShort,
+            Reason::Done => Stopped::Whole,
+            Reason::Length => Stopped::Length,
+            Reason::Declined(_) => Stopped::CutShort,
         };
         let answer = self.take_answer();
         self.draft.usage = self.usage.classes();

@@ -11,7 +11,7 @@ use crate::wire::transcripts::Transcripts;
 /// What a request holds beside its messages.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Rest<'a> {
+struct AfterContents<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Instruction<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ pub(crate) fn request(
         response_mime_type: format.map(|_| "application/json"),
         response_json_schema: format.map(|format| &format.schema),
     };
-    let rest = Rest {
+    let rest = AfterContents {
         tool_config: answer
             .is_some()
             .then_some(ToolConfig { function_calling_config: FunctionCallingConfig { mode: "ANY" } }),
@@ -137,7 +137,7 @@ fn unencodable(error: serde_json::Error) -> ProviderError {
     ProviderError::Other { message: format!("the request could not be encoded: {error}") }
 }
 
-fn rest<'a>(config: &'a StreamConfig, answer: Option<&'a str>) -> Rest<'a> {
+fn rest<'a>(config: &'a StreamConfig, answer: Option<&'a str>) -> AfterContents<'a> {
     let mut declarations: Vec<Declaration<'a>> = config.tools.iter().map(declaration).collect();
     if let (Some(name), Some(format)) = (answer, &config.response_format) {
         declarations.push(Declaration {
@@ -146,7 +146,7 @@ fn rest<'a>(config: &'a StreamConfig, answer: Option<&'a str>) -> Rest<'a> {
             parameters_json_schema: has_parameters(&format.schema).then_some(&format.schema),
         });
     }
-    Rest {
+    AfterContents {
         system_instruction: match config.system_prompt.as_ref() {
             "" => None,
             text => Some(Instruction { parts: [InstructionPart { text }] }),
@@ -186,7 +186,7 @@ fn body(
     transcripts: &Transcripts,
     writer: Writer<'_>,
     start: &[u8],
-    rest: &Rest<'_>,
+    rest: &AfterContents<'_>,
 ) -> Result<Vec<u8>, serde_json::Error> {
     const CONTENTS: &[u8] = b"\"contents\":[";
     let rest = serde_json::to_vec(rest)?;

@@ -6,7 +6,7 @@ use playhouse_protocol::{ModelConfig, ProviderError};
 use reqwest::Url;
 use reqwest::header::AUTHORIZATION;
 
-use super::adc::{self, Adc, Clock, Found};
+use super::adc::{self, Adc, Clock, FoundCredentials};
 use super::environment::Environment;
 use super::models::segment;
 use super::{Gemini, Host};
@@ -71,7 +71,9 @@ fn credentials(
     let found = adc::find(environment).map_err(|reason| SetupError::BadCredentials { provider: provider(), reason })?;
     match found {
         // A service on this machine can do without; nobody else is asked who we are.
-        Found { explicit: adc::Explicit::No, .. } if is_loopback(base) => Ok((Arc::new(NoCredentials), None)),
+        FoundCredentials { explicit: adc::Explicit::No, .. } if is_loopback(base) => {
+            Ok((Arc::new(NoCredentials), None))
+        }
         found => {
             let project = found.project.clone();
             Ok((Arc::new(Adc::new(found, clock).telling(&wiring.vault)), project))

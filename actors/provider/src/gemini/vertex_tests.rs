@@ -4,7 +4,7 @@ use std::time::Duration;
 use playhouse_protocol::{ApiProtocol, Secret, StreamConfig};
 use serde_json::json;
 
-use super::super::adc::tests::{Asked, Server, service_account};
+use super::super::adc::tests::{ReceivedRequest, Server, service_account};
 use super::*;
 use crate::provider::StreamProvider;
 use crate::sink::StreamSink;
@@ -92,7 +92,7 @@ fn f52_a_token_or_key_file_is_in_no_debug_output_and_no_error() {
 
 #[tokio::test]
 async fn a_turn_with_application_default_credentials_from_file_to_answer() {
-    let server = Server::start(|asked: &Asked| {
+    let server = Server::start(|asked: &ReceivedRequest| {
         if asked.head.starts_with("POST /token ") {
             let body = json!({"access_token": format!("ya29.canary-{}", asked.number), "expires_in": 3600});
             return (200, "content-type: application/json\r\n".into(), body.to_string());
@@ -151,7 +151,8 @@ async fn a_turn_with_application_default_credentials_from_file_to_answer() {
 
 #[tokio::test]
 async fn a_service_on_this_machine_needs_nobody_to_vouch_for_it() {
-    let server = Server::start(|_: &Asked| (200, "content-type: text/event-stream\r\n".into(), TEXT.to_owned())).await;
+    let server =
+        Server::start(|_: &ReceivedRequest| (200, "content-type: text/event-stream\r\n".into(), TEXT.to_owned())).await;
     let model = ModelConfig { base_url: Some(server.base.clone()), project: Some("p".into()), ..model() };
     let service = connected(&model, &Environment::default()).unwrap();
     let config = StreamConfig { model_config: Arc::new(model), ..crate::testing::config("hi") };

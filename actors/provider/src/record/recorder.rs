@@ -95,7 +95,7 @@ impl Transport for Recording {
         let tape = Tape::start(&self.deck, request.clone()).await?;
         match self.inner.send(request).await {
             Err(error) => {
-                tape.end(End::Failed(error.message.clone())).await;
+                tape.end(AnswerEnd::Failed(error.message.clone())).await;
                 Err(error)
             }
             Ok(HttpResponse { status, headers, body }) => {
@@ -109,12 +109,12 @@ impl Transport for Recording {
                         }
                         Some(Err(error)) => {
                             drop(body);
-                            tape.end(End::Broken(error.message.clone())).await;
+                            tape.end(AnswerEnd::Broken(error.message.clone())).await;
                             Some((Err(error), None))
                         }
                         None => {
                             drop(body);
-                            tape.end(End::Whole).await;
+                            tape.end(AnswerEnd::Whole).await;
                             None
                         }
                     }
@@ -126,7 +126,7 @@ impl Transport for Recording {
 }
 
 /// How an exchange ended.
-enum End {
+enum AnswerEnd {
     /// It was let go of.
     Dropped,
     Whole,
@@ -137,7 +137,7 @@ enum End {
 /// What is known of an exchange that is under way. Dropped, it is written as cut off.
 struct Tape {
     /// There until it is handed on.
-    entry: Option<Entry>,
+    entry: Option<OpenExchange>,
     runtime: Handle,
 }
 
@@ -151,8 +151,18 @@ impl Tape {
             let request = Request::of(&request, &secrets);
             let key = request.key();
             let place = ReservedFile::reserve(&open.0.folder, &key)?;
-            let (head, body, end) = (None, Vec::new(), End::Dropped);
-            let entry = Entry { place, key, request: Some(request), secrets, head, body, end, rest: Rest::Kept, open };
+            let (head, body, end) = (None, Vec::new(), AnswerEnd::Dropped);
+            let entry = OpenExchange {
+                place,
+                key,
+                request: Some(request),
+                secrets,
+                head,
+                body,
+                end,
+                rest: BodyRest::Kept,
+                open,
+            };
             Ok(Self { entry: Some(entry), runtime })
         };
         let reserved = runtime.spawn_blocking({
@@ -178,14 +188,14 @@ impl Tape {
         match chunk.get(..room) {
             Some(kept) if kept.len() < chunk.len() => {
                 entry.body.extend_from_slice(kept);
-                entry.rest = Rest::TooLong;
+                entry.rest = BodyRest::TooLong;
             }
             Some(_) | None => entry.body.extend_from_slice(chunk),
         }
     }
 
     /// Writes the exchange, and waits until it is.
-    async fn end(mut self, end: End) {
+    async fn end(mut self, end: AnswerEnd) {
         let Some(mut entry) = self.entry.take() else { return };
         entry.end = end;
         // An entry whose thread never ran is written all the same.
@@ -207,14 +217,14 @@ fn refusal(reason: String) -> TransportError {
 }
 
 /// Whether there was more of a body than is kept.
-enum Rest {
+enum BodyRest {
     Kept,
     TooLong,
 }
 
 /// An exchange and its place. It is written when it is dropped, so that nothing that can become of it loses it: also
 /// not a runtime that shuts down before the thread that should drop it has run.
-struct Entry {
+struct OpenExchange {
     place: ReservedFile,
     key: Key,
     /// There until it is written.
@@ -222,29 +232,31 @@ struct Entry {
     secrets: Secrets,
     head: Option<Head>,
     body: Vec<u8>,
-    rest: Rest,
-    end: End,
+    rest: BodyRest,
+    end: AnswerEnd,
     /// Last: dropped when the file is there.
     open: Open,
 }
 
-impl Entry {
+impl OpenExchange {
     fn outcome(&mut self) -> Outcome {
         let (head, body) = (self.head.take(), mem::take(&mut self.body));
         let limit = self.open.0.body_limit;
-        let note = match (mem::replace(&mut self.end, End::Dropped), &self.rest, &head) {
-            (End::Failed(message), _, _) => return Outcome::Failed { message },
-            (_, Rest::TooLong, _) => format!("only the first {limit} bytes of the body were recorded"),
-            (End::Broken(message), Rest::Kept, _) => message,
-            (End::Whole | End::Dropped, Rest::Kept, None) => "given up before an answer came".to_owned(),
-            (End::Dropped, Rest::Kept, Some(_)) => "the answer was let go of before its end".to_owned(),
-            (End::Whole, Rest::Kept, Some(head)) => return Outcome::Answered { head: head.clone(), body },
+        let note = match (mem::replace(&mut self.end, AnswerEnd::Dropped), &self.rest, &head) {
+            (AnswerEnd::Failed(message), _, _) => return Outcome::Failed { message },
+            (_, BodyRest::TooLong, _) => format!("only the first {limit} bytes of the body were recorded"),
+            (AnswerEnd::Broken(message), BodyRest::Kept, _) => message,
+            (AnswerEnd::Whole | AnswerEnd::Dropped, BodyRest::Kept, None) => {
+                "given up before an answer came".to_owned()
+            }
+            (AnswerEnd::Dropped, BodyRest::Kept, Some(_)) => "the answer was let go of before its end".to_owned(),
+            (AnswerEnd::Whole, BodyRest::Kept, Some(head)) => return Outcome::Answered { head: head.clone(), body },
         };
         Outcome::Cut { head, body, note }
     }
 }
 
-impl Drop for Entry {
+impl Drop for OpenExchange {
     fn drop(&mut self) {
         let outcome = self.outcome();
         let Some(request) = self.request.take() else { return };

@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 use playhouse_protocol::{ProviderError, StreamEvent};
 use serde::{Deserialize, Serialize};
 
-use super::event::{Delta, Item, ItemEvent, Kind, Part, ResponseEvent, Summary, Text};
+use super::event::{Delta, EventKind, Item, ItemEvent, Part, ResponseEvent, Summary, Text};
 use super::failure;
 use crate::wire::decoder::{Decoder, Finish, Limits, Response, SseEvents, SseReply, Step, unreadable};
-use crate::wire::draft::{Block, BlockIndex, Draft, Ended};
+use crate::wire::draft::{Block, BlockIndex, Draft, Stopped};
 use crate::wire::sse::Frame;
 
 /// What separates the parts of reasoning.
@@ -33,7 +33,7 @@ struct Reply {
     spoke: bool,
     /// The items that have opened; each has a block, so their number is bounded as that of blocks is.
     items: Vec<Open>,
-    ended: Option<Ended>,
+    ended: Option<Stopped>,
 }
 
 /// An item that has opened.
@@ -76,38 +76,38 @@ type Emit<'a> = &'a mut dyn FnMut(StreamEvent);
 impl SseEvents for Reply {
     fn event(&mut self, frame: &Frame<'_>, emit: Emit<'_>) -> Result<Step, ProviderError> {
         let data = frame.data.as_ref();
-        let kind = Kind::of(frame).map_err(|error| unreadable(&error, data))?;
-        let is_part = !matches!(kind, Kind::KeepAlive | Kind::Unknown | Kind::Error | Kind::Failed);
+        let kind = EventKind::of(frame).map_err(|error| unreadable(&error, data))?;
+        let is_part = !matches!(kind, EventKind::KeepAlive | EventKind::Unknown | EventKind::Error | EventKind::Failed);
         if is_part && !std::mem::replace(&mut self.begun, true) {
             emit(StreamEvent::Start);
         }
         match kind {
-            Kind::TextDelta => self.delta(What::Message, &read(data)?, emit),
-            Kind::SummaryDelta | Kind::ReasoningDelta => self.delta(What::Reasoning, &read(data)?, emit),
-            Kind::ArgumentsDelta => self.delta(What::Call, &read(data)?, emit),
-            Kind::ArgumentsDone => self.arguments_done(&read(data)?, emit),
-            Kind::ItemAdded => self.item_added(&read(data)?, emit),
-            Kind::ItemDone => {
+            EventKind::TextDelta => self.delta(What::Message, &read(data)?, emit),
+            EventKind::SummaryDelta | EventKind::ReasoningDelta => self.delta(What::Reasoning, &read(data)?, emit),
+            EventKind::ArgumentsDelta => self.delta(What::Call, &read(data)?, emit),
+            EventKind::ArgumentsDone => self.arguments_done(&read(data)?, emit),
+            EventKind::ItemAdded => self.item_added(&read(data)?, emit),
+            EventKind::ItemDone => {
                 let ItemEvent { output_index, item } = read(data)?;
                 self.item_done(output_index, &item, emit)
             }
-            Kind::Begun => {
+            EventKind::Begun => {
                 self.about(summary(data)?);
                 Ok(Step::Data)
             }
-            Kind::Repeated => Ok(Step::Data),
-            Kind::Completed => self.end(Ended::Whole, summary(data)?, emit),
-            Kind::Incomplete => self.end(Ended::CutShort, summary(data)?, emit),
-            Kind::Failed => Err(failed(&summary(data)?)),
-            Kind::Error => Err(failure::classify_event(data)),
-            Kind::KeepAlive => Ok(Step::KeepAlive),
-            Kind::Unknown => Ok(Step::Unknown),
+            EventKind::Repeated => Ok(Step::Data),
+            EventKind::Completed => self.end(Stopped::Whole, summary(data)?, emit),
+            EventKind::Incomplete => self.end(Stopped::CutShort, summary(data)?, emit),
+            EventKind::Failed => Err(failed(&summary(data)?)),
+            EventKind::Error => Err(failure::classify_event(data)),
+            EventKind::KeepAlive => Ok(Step::KeepAlive),
+            EventKind::Unknown => Ok(Step::Unknown),
         }
     }
 
     fn whole(mut self, with: &Finish<'_>) -> Result<Response, ProviderError> {
         let Some(ended) = self.ended else { return Err(ProviderError::Incomplete { message: self.missing() }) };
-        if ended != Ended::Whole {
+        if ended != Stopped::Whole {
             self.leave_unknown_what_was_cut();
         }
         Ok(self.draft.whole(ended, with))
@@ -224,7 +224,7 @@ impl Reply {
     }
 
     /// Takes the terminal event. `ended` is how, unless it gives a reason.
-    fn end(&mut self, ended: Ended, summary: Summary<'_>, emit: Emit<'_>) -> Result<Step, ProviderError> {
+    fn end(&mut self, ended: Stopped, summary: Summary<'_>, emit: Emit<'_>) -> Result<Step, ProviderError> {
         if let Some(output) = summary.output.filter(|_| self.items.is_empty()) {
             // A service that streams nothing says it all here.
             let items: Vec<Item<'_>> = read(output.get())?;
@@ -234,13 +234,13 @@ impl Reply {
         }
         let reason = summary.incomplete_details.as_ref().map_or("", |details| text_of(&details.reason));
         self.ended = Some(match reason {
-            "max_output_tokens" | "max_tokens" => Ended::Length,
+            "max_output_tokens" | "max_tokens" => Stopped::Length,
             "content_filter" => {
                 if !self.spoke && !self.draft.has_calls() {
                     let note = "[The model declined to answer: content_filter]".to_owned();
                     self.draft.open(Block::Text(note), emit)?;
                 }
-                Ended::CutShort
+                Stopped::CutShort
             }
             _ => ended,
         });

@@ -14,7 +14,7 @@ pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// The response has begun.
     Begun,
     /// An item opens: a message, a tool call or reasoning.
@@ -56,7 +56,7 @@ struct Head<'a> {
     error: Option<&'a RawValue>,
 }
 
-impl Kind {
+impl EventKind {
     /// The kind of an event: by the frame's name, which is the type in its data, else by that.
     pub(crate) fn of(frame: &Frame<'_>) -> Result<Self, serde_json::Error> {
         let data = frame.data.as_ref();

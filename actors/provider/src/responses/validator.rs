@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::wire::transport::HttpRequest;
 
-type Check = Result<(), String>;
+type Checked = Result<(), String>;
 
 /// Checks a request as the service would.
-pub(crate) fn check(request: &HttpRequest) -> Check {
+pub(crate) fn check(request: &HttpRequest) -> Checked {
     ensure(request.method == Method::POST, "the method is not POST")?;
     ensure(request.url.path().ends_with("/responses"), "the path is not /responses")?;
     ensure(request.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json"), "no JSON is promised")?;
@@ -42,7 +42,7 @@ pub(crate) fn check(request: &HttpRequest) -> Check {
     check_input(&body["input"])
 }
 
-fn check_reasoning(body: &Map<String, Value>) -> Check {
+fn check_reasoning(body: &Map<String, Value>) -> Checked {
     let Some(reasoning) = body.get("reasoning") else {
         return ensure(!body.contains_key("include"), "a model that does not reason is asked for sealed reasoning");
     };
@@ -54,7 +54,7 @@ fn check_reasoning(body: &Map<String, Value>) -> Check {
     ensure(!body.contains_key("temperature"), "a model that reasons takes no temperature")
 }
 
-fn check_format(format: &Value) -> Check {
+fn check_format(format: &Value) -> Checked {
     let format = object(format, &["type", "name", "schema", "strict"], &[])?;
     ensure(format["type"] == "json_schema", "that is no format")?;
     name(text(format, "name")?)?;
@@ -67,7 +67,7 @@ fn check_format(format: &Value) -> Check {
 }
 
 /// That every object in a schema is closed and requires all that it has.
-fn closed(schema: &Value) -> Check {
+fn closed(schema: &Value) -> Checked {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         ensure(schema["additionalProperties"] == false, "a strict schema is open")?;
         let names: BTreeSet<&str> = properties.keys().map(String::as_str).collect();
@@ -81,7 +81,7 @@ fn closed(schema: &Value) -> Check {
     }
 }
 
-fn check_tools(tools: Option<&Value>) -> Check {
+fn check_tools(tools: Option<&Value>) -> Checked {
     let Some(tools) = tools else { return Ok(()) };
     let mut names = BTreeSet::new();
     for tool in list(tools)? {
@@ -105,7 +105,7 @@ struct Calls {
     all: BTreeSet<String>,
 }
 
-fn check_input(input: &Value) -> Check {
+fn check_input(input: &Value) -> Checked {
     let items = list(input)?;
     let mut calls = Calls::default();
     let mut alone = false;
@@ -125,7 +125,7 @@ fn check_input(input: &Value) -> Check {
     }
 }
 
-fn check_item(item: &Value, kind: &str, calls: &mut Calls) -> Check {
+fn check_item(item: &Value, kind: &str, calls: &mut Calls) -> Checked {
     match kind {
         "message" => {
             let message = object(item, &["type", "role", "content"], &[])?;
@@ -176,7 +176,7 @@ fn check_item(item: &Value, kind: &str, calls: &mut Calls) -> Check {
     }
 }
 
-fn check_input_part(part: &Value) -> Check {
+fn check_input_part(part: &Value) -> Checked {
     match part.get("type").and_then(Value::as_str) {
         Some("input_text") => text(object(part, &["type", "text"], &[])?, "text").map(drop),
         Some("input_image") => {
@@ -191,7 +191,7 @@ fn check_input_part(part: &Value) -> Check {
     }
 }
 
-fn name(name: &str) -> Check {
+fn name(name: &str) -> Checked {
     let fits = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     ensure((1..=64).contains(&name.len()) && fits, &format!("{name:?} does not match ^[a-zA-Z0-9_-]{{1,64}}$"))
 }
@@ -220,7 +220,7 @@ fn text<'a>(object: &'a Map<String, Value>, field: &str) -> Result<&'a str, Stri
     text.ok_or_else(|| format!("{field} is no text, or an empty one"))
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Check {
+fn ensure(holds: bool, otherwise: &str) -> Checked {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }
 

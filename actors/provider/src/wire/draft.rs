@@ -34,7 +34,7 @@ pub(crate) struct BlockIndex(usize);
 
 /// Why the model stopped, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum Stopped {
     /// It was done, or wants tools.
     Whole,
     /// It ran into its output limit.
@@ -128,7 +128,7 @@ impl Draft {
     }
 
     /// The whole response. Blocks that say nothing are left out; calls get ids that the conversation has once.
-    pub(crate) fn whole(self, ended: Ended, with: &Finish<'_>) -> Response {
+    pub(crate) fn whole(self, ended: Stopped, with: &Finish<'_>) -> Response {
         let last = self.blocks.len().saturating_sub(1);
         let own: Vec<&str> = self.blocks.iter().filter_map(Block::call_id).collect();
         let mut ids = unique_ids(&own, with).into_iter();
@@ -147,16 +147,16 @@ impl Draft {
                     calls += 1;
                     let id = ids.next().unwrap_or_default().into();
                     // Cut before its arguments came, they are unknown, not empty.
-                    let unknown = ended != Ended::Whole && place == last && arguments.trim().is_empty();
+                    let unknown = ended != Stopped::Whole && place == last && arguments.trim().is_empty();
                     let arguments = if unknown { Value::String(arguments) } else { parse_arguments(arguments) };
                     content.push(Content::ToolCall { id, name, arguments });
                 }
             }
         }
         let stop_reason = match (ended, calls) {
-            (Ended::Length, _) => StopReason::Length,
-            (Ended::Whole | Ended::CutShort, 0) => StopReason::Stop,
-            (Ended::Whole | Ended::CutShort, _) => StopReason::ToolUse,
+            (Stopped::Length, _) => StopReason::Length,
+            (Stopped::Whole | Stopped::CutShort, 0) => StopReason::Stop,
+            (Stopped::Whole | Stopped::CutShort, _) => StopReason::ToolUse,
         };
         Response { content, stop_reason, usage: self.usage, model: self.model }
     }

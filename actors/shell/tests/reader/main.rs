@@ -14,8 +14,8 @@ fn judged(command: &str) -> (Judgement, Reading) {
     let judgement = match &reading {
         Reading::Opaque(_) => Judgement::Opaque(None),
         Reading::Plain(line) => Judgement::Plain {
-            level: line.parts().iter().map(level).max().unwrap_or(Level::None),
-            wraps: line.parts().iter().any(|part| wraps(&part.argv)),
+            level: line.commands().iter().map(level).max().unwrap_or(Level::None),
+            wraps: line.commands().iter().any(|command| wraps(&command.argv)),
         },
     };
     (judgement, reading)
@@ -59,11 +59,16 @@ fn f46_a_grant_covers_its_own_line_and_nothing_that_wraps_has_one() {
     for case in corpus::read() {
         let Reading::Plain(line) = read(&case.command) else { continue };
         let granted = grant(&line);
-        assert_eq!(granted.is_none(), line.parts().iter().any(|part| wraps(&part.argv)), "line {}", case.number);
+        assert_eq!(
+            granted.is_none(),
+            line.commands().iter().any(|command| wraps(&command.argv)),
+            "line {}",
+            case.number
+        );
         let Some(granted) = granted else { continue };
         let patterns: Vec<Pattern> = granted.iter().map(|text| Pattern::parse(text).unwrap()).collect();
         assert!(is_covered(&line, &patterns), "line {}: {granted:?}", case.number);
-        let mut longer = line.parts()[0].argv.clone();
+        let mut longer = line.commands()[0].argv.clone();
         longer.push("more".to_owned());
         assert!(!patterns.iter().any(|pattern| pattern.matches(&longer)), "line {}", case.number);
     }
@@ -110,5 +115,5 @@ fn f46_a_yes_to_git_status_is_for_that_and_nothing_more() {
 
 /// Whether every part of a line matches one of the patterns.
 fn is_covered(line: &Line, patterns: &[Pattern]) -> bool {
-    line.parts().iter().all(|part| patterns.iter().any(|pattern| pattern.matches(&part.argv)))
+    line.commands().iter().all(|command| patterns.iter().any(|pattern| pattern.matches(&command.argv)))
 }

@@ -38,14 +38,14 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 fn expected(line: &Line) -> Vec<Vec<String>> {
     let mut is_skipped = false;
     let mut runs = Vec::new();
-    for part in line.parts() {
-        match part.join {
+    for command in line.commands() {
+        match command.join {
             Join::Or => is_skipped = true,
             Join::Then | Join::And => is_skipped = false,
             Join::Pipe => {}
         }
         if !is_skipped {
-            runs.push(part.argv.clone());
+            runs.push(command.argv.clone());
         }
     }
     runs.sort();
@@ -111,8 +111,8 @@ proptest! {
         let text = argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
         match read(&text) {
             Reading::Plain(line) => {
-                prop_assert_eq!(&line.parts()[0].argv, &argv);
-                prop_assert_eq!(line.parts().len(), 1);
+                prop_assert_eq!(&line.commands()[0].argv, &argv);
+                prop_assert_eq!(line.commands().len(), 1);
                 prop_assert_eq!(line.script(), text);
                 let granted = grant(&line).unwrap();
                 prop_assert!(Pattern::parse(&granted[0]).unwrap().matches(&argv));
@@ -131,7 +131,7 @@ proptest! {
             let _ = wraps(&argv);
         }
         if let Reading::Plain(line) = &reading {
-            line.parts().iter().for_each(|part| { let _ = level(part); });
+            line.commands().iter().for_each(|command| { let _ = level(command); });
         }
         let _ = Pattern::parse(&text);
     }
@@ -139,7 +139,7 @@ proptest! {
     #[test]
     fn f46_bash_reads_a_plain_line_as_we_do(text in prop_oneof![soup(), tame()]) {
         if let Reading::Plain(line) = read(&text)
-            && !line.parts().iter().any(|part| part.is_builtin() || part.argv[0].contains('/'))
+            && !line.commands().iter().any(|command| command.is_builtin() || command.argv[0].contains('/'))
         {
             let expected = expected(&line);
             prop_assert_eq!(commands(&line.script()), expected.clone(), "the script of {:?}", &text);

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use futures::future::join_all;
 
 use super::state::{Child, Phase, State};
-use super::{Ending, Notice, NoticeFn, SupervisorError, answer};
-use crate::child::{Ended, end};
+use super::{Notice, NoticeFn, ShutdownOrder, SupervisorError, answer};
+use crate::child::{EndResult, end};
 
 impl State {
     /// Ends the children, the last first, and answers who asked for it.
@@ -20,7 +20,7 @@ impl State {
             ends.push(async move {
                 let how = match &phase {
                     Phase::Alive { cell } | Phase::Ending { cell, .. } => end(cell.clone(), spec.shutdown).await,
-                    Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Down | Phase::Parked => Ended::Gone,
+                    Phase::Starting { .. } | Phase::Waiting { .. } | Phase::Down | Phase::Parked => EndResult::Gone,
                 };
                 drop(node);
                 tell(notice.as_ref(), Notice::Ended { id: id.clone() });
@@ -32,13 +32,13 @@ impl State {
                 }
             });
         }
-        match self.ending {
-            Ending::OneByOne => {
+        match self.shutdown_order {
+            ShutdownOrder::OneByOne => {
                 for end in ends {
                     end.await;
                 }
             }
-            Ending::Together => drop(join_all(ends).await),
+            ShutdownOrder::Together => drop(join_all(ends).await),
         }
         self.alive = HashMap::new();
         for reply in self.closing.drain(..) {
@@ -56,10 +56,10 @@ pub(super) fn tell(listener: Option<&NoticeFn>, notice: Notice) {
     }
 }
 
-pub(super) fn outcome(id: &str, how: Ended) -> Result<(), SupervisorError> {
+pub(super) fn outcome(id: &str, how: EndResult) -> Result<(), SupervisorError> {
     match how {
-        Ended::Gone => Ok(()),
-        Ended::Stuck => {
+        EndResult::Gone => Ok(()),
+        EndResult::Stuck => {
             let stuck = SupervisorError::Stuck { id: id.to_owned() };
             tracing::warn!("{stuck}");
             Err(stuck)

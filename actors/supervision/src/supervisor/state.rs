@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::close::{outcome, tell};
 use super::{
-    Census, Ending, Notice, NoticeFn, Report, StartReply, Step, StopReply, SupervisorArgs, SupervisorError,
+    Census, Notice, NoticeFn, Report, ShutdownOrder, StartReply, Step, StopReply, SupervisorArgs, SupervisorError,
     SupervisorMsg, answer,
 };
-use crate::child::{ChildSpec, Ended, end};
+use crate::child::{ChildSpec, EndResult, end};
 use crate::restart::{Decision, Exit, RestartHistory};
 use crate::task::Task;
 use crate::threads::panic_text;
@@ -25,7 +25,7 @@ use crate::tree::{NodeState, Tree, TreeNode};
 pub struct State {
     pub(super) myself: ActorRef<SupervisorMsg>,
     pub(super) id: Arc<str>,
-    pub(super) ending: Ending,
+    pub(super) shutdown_order: ShutdownOrder,
     tree: Tree,
     pub(super) notice: Option<NoticeFn>,
     first: Vec<Arc<ChildSpec>>,
@@ -89,11 +89,11 @@ pub(super) enum Phase {
 
 impl State {
     pub(super) fn new(myself: ActorRef<SupervisorMsg>, args: SupervisorArgs) -> Self {
-        let SupervisorArgs { id, ending, tree, notice, children } = args;
+        let SupervisorArgs { id, shutdown_order, tree, notice, children } = args;
         Self {
             myself,
             id,
-            ending,
+            shutdown_order,
             tree,
             notice,
             first: children,
@@ -312,12 +312,12 @@ impl State {
         child.phase = Phase::Ending { cell, token, replies: vec![reply], _task: task };
     }
 
-    fn ended(&mut self, id: &str, token: u64, how: Ended) {
+    fn ended(&mut self, id: &str, token: u64, how: EndResult) {
         let Some(child) = self.children.get_mut(id) else { return };
         match std::mem::replace(&mut child.phase, Phase::Down) {
             Phase::Ending { cell, token: awaited, replies, .. } if awaited == token => {
                 self.alive.remove(&cell.get_id().pid());
-                if how == Ended::Stuck {
+                if how == EndResult::Stuck {
                     cell.unlink(self.myself.get_cell());
                 }
                 self.forget(id);

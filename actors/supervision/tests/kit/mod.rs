@@ -129,16 +129,16 @@ pub struct Stand {
 }
 
 impl Stand {
-    pub async fn new(ending: Ending) -> Self {
+    pub async fn new(shutdown_order: ShutdownOrder) -> Self {
         let tree = Tree::default();
         let (tx, notices) = mpsc::unbounded_channel();
         let notice: NoticeFn = Arc::new(move |notice| drop(tx.send(notice)));
-        let args = SupervisorArgs { ending, notice: Some(notice), ..SupervisorArgs::new("top", tree.clone()) };
+        let args = SupervisorArgs { shutdown_order, notice: Some(notice), ..SupervisorArgs::new("top", tree.clone()) };
         Self { of: Supervisor::root(args).await.unwrap(), tree, log: Log::default(), notices }
     }
 
     pub async fn one_by_one() -> Self {
-        Self::new(Ending::OneByOne).await
+        Self::new(ShutdownOrder::OneByOne).await
     }
 
     pub async fn notice(&mut self) -> Notice {

@@ -138,7 +138,7 @@ impl Tool for Bash {
             return Level::Forbidden;
         }
         match shell::read(command) {
-            Reading::Plain(line) => line.parts().iter().map(shell::level).max().unwrap_or(Level::Execute),
+            Reading::Plain(line) => line.commands().iter().map(shell::level).max().unwrap_or(Level::Execute),
             Reading::Opaque(_) => Level::Execute,
         }
     }

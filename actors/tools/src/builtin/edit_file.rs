@@ -17,7 +17,7 @@ use crate::files::claims::{Attempt, Turn, in_turn};
 use crate::files::paths::{Root, open_regular};
 use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::{MAX_HASHED, Version};
-use crate::files::{Asked, Use, path_of, text};
+use crate::files::{AskedPath, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
 use crate::summary::CallSummary;
 use crate::text::cut;
@@ -94,7 +94,7 @@ impl Tool for EditFile {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = Asked::new(&args, None, &ctx)?;
+        let asked = AskedPath::new(&args, None, &ctx)?;
         let given = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let edits: Vec<Edit> = given
             .iter()
@@ -114,7 +114,7 @@ struct Edit {
 }
 
 fn edit(
-    asked: &Asked,
+    asked: &AskedPath,
     edits: &[Edit],
     session: &SessionId,
     turn: Turn,
@@ -165,7 +165,7 @@ fn edit(
     Ok(Attempt::Done(ToolResult { details, ..ToolResult::text(text) }))
 }
 
-fn all_of(asked: &Asked, file: &mut File) -> Result<Vec<u8>, ToolError> {
+fn all_of(asked: &AskedPath, file: &mut File) -> Result<Vec<u8>, ToolError> {
     let size = file.metadata().map(|meta| meta.len()).unwrap_or_default().min(MAX_HASHED);
     let mut all = Vec::with_capacity(usize::try_from(size + 1).unwrap_or_default());
     let read = file.take(MAX_HASHED + 1).read_to_end(&mut all);
@@ -179,7 +179,7 @@ fn all_of(asked: &Asked, file: &mut File) -> Result<Vec<u8>, ToolError> {
     Ok(all)
 }
 
-fn too_large(asked: &Asked) -> ToolError {
+fn too_large(asked: &AskedPath) -> ToolError {
     let text = format!("`{}` is more than 10 MB, or would be; edit it with bash and a fitting program", asked.shown);
     ToolError::Failed(text)
 }

@@ -10,7 +10,7 @@ use playhouse_protocol::{Cancel, EffectClass, Subject, ToolContext, ToolError, T
 use serde_json::{Value, json};
 
 use crate::files::paths::{Root, guard, open_folder};
-use crate::files::{Asked, Use, number, path_of};
+use crate::files::{AskedPath, Use, number, path_of};
 use crate::run::blocking;
 use crate::summary::CallSummary;
 use crate::tool::Tool;
@@ -69,7 +69,7 @@ impl Tool for ListFiles {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = Asked::new(&args, Some("."), &ctx)?;
+        let asked = AskedPath::new(&args, Some("."), &ctx)?;
         let depth = number(&args, "depth").unwrap_or(1).clamp(1, MAX_DEPTH);
         let limit = number(&args, "limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
         blocking(&ctx.cancel, move |cancel| {
@@ -98,7 +98,7 @@ enum Stop {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EntryKind {
     Directory,
     Link,
     Other,
@@ -115,16 +115,16 @@ impl Listing {
     fn walk(&mut self, dir: &Dir, prefix: &str, depth: u64, cancel: &Cancel) -> Result<(), Stop> {
         let room = self.limit.saturating_sub(self.lines.len());
         // The smallest names that have room: a directory of millions is not held in memory.
-        let mut first: BTreeMap<OsString, Kind> = BTreeMap::new();
+        let mut first: BTreeMap<OsString, EntryKind> = BTreeMap::new();
         for entry in dir.entries().map_err(Stop::Failed)? {
             if cancel.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
             let Ok(entry) = entry else { continue };
             let kind = match entry.file_type() {
-                Ok(kind) if kind.is_dir() => Kind::Directory,
-                Ok(kind) if kind.is_symlink() => Kind::Link,
-                Ok(_) | Err(_) => Kind::Other,
+                Ok(kind) if kind.is_dir() => EntryKind::Directory,
+                Ok(kind) if kind.is_symlink() => EntryKind::Link,
+                Ok(_) | Err(_) => EntryKind::Other,
             };
             first.insert(entry.file_name(), kind);
             if first.len() > room {
@@ -138,15 +138,15 @@ impl Listing {
                 continue;
             }
             let mark = match kind {
-                Kind::Directory => "/",
-                Kind::Link => "@",
-                Kind::Other => "",
+                EntryKind::Directory => "/",
+                EntryKind::Link => "@",
+                EntryKind::Other => "",
             };
             // A name may hold anything but `/`; a line break in it must not look like two entries.
             let shown = name.to_string_lossy().replace(['\n', '\r'], "\u{FFFD}");
             let line = format!("{prefix}{shown}{mark}");
             self.lines.push(line.clone());
-            if kind == Kind::Directory && depth > 1 {
+            if kind == EntryKind::Directory && depth > 1 {
                 let below = open_folder(dir, &name).map_err(Stop::Failed);
                 match below.and_then(|below| self.walk(&below, &line, depth - 1, cancel)) {
                     Ok(()) => {}

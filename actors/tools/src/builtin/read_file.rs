@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::files::cache::{self, ContentCache};
 use crate::files::paths::{FileKey, Root, open_regular};
 use crate::files::versions::{MAX_HASHED, Version};
-use crate::files::{Asked, Use, number, path_of};
+use crate::files::{AskedPath, Use, number, path_of};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
 use crate::runtime::ToolRuntime;
@@ -88,8 +88,8 @@ impl Tool for ReadFile {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = Asked::new(&args, None, &ctx)?;
-        let part = Part::new(&args)?;
+        let asked = AskedPath::new(&args, None, &ctx)?;
+        let part = AskedRange::new(&args)?;
         if let Some(name) = OutputName::of(&asked.shown) {
             let (name, room) = (name?, output::here());
             return blocking(&ctx.cancel, move |cancel| read_output(&asked, &name, room.as_deref(), part, cancel))
@@ -102,14 +102,14 @@ impl Tool for ReadFile {
 
 /// Which part of a text is asked for.
 #[derive(Clone, Copy)]
-enum Part {
+enum AskedRange {
     /// From a line on, so many or all.
     Lines { first: u64, count: Option<u64> },
     /// From a byte on, so many.
     Bytes { first: u64, count: u64 },
 }
 
-impl Part {
+impl AskedRange {
     fn new(args: &Value) -> Result<Self, ToolError> {
         let [line, lines, byte, bytes] =
             ["offset", "limit", "byte_offset", "byte_limit"].map(|name| number(args, name));
@@ -131,7 +131,7 @@ impl Part {
 /// What was read: the content and what is said about it.
 type Told = (Content, Value);
 
-fn read(asked: &Asked, part: Part, session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
+fn read(asked: &AskedPath, part: AskedRange, session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::IsADirectory => asked.is_directory(),
         _ => asked.unusable(Use::Read, &error),
@@ -146,12 +146,12 @@ fn read(asked: &Asked, part: Part, session: &SessionId, cancel: &Cancel) -> Resu
     let mut is_cached = false;
     let ((content, mut details), version) =
         match whole(&files.cache, &key, &mut file, marks.clone(), looked).map_err(failed)? {
-            Start::Cached(all) => {
+            ReadStart::Cached(all) => {
                 is_cached = true;
                 (told(asked, &all.bytes, part)?, all.version)
             }
-            Start::Whole(all) => (told(asked, &all.bytes, part)?, all.version),
-            Start::Part(start) => large(asked, file, start, marks, part, cancel)?,
+            ReadStart::Whole(all) => (told(asked, &all.bytes, part)?, all.version),
+            ReadStart::Beginning(start) => large(asked, file, start, marks, part, cancel)?,
         };
     if let Some(details) = details.as_object_mut() {
         details.insert("version".to_owned(), json!(version.to_string()));
@@ -164,13 +164,13 @@ fn read(asked: &Asked, part: Part, session: &SessionId, cancel: &Cancel) -> Resu
 }
 
 /// How a file begins.
-enum Start {
+enum ReadStart {
     /// With all there is, as it was read before.
     Cached(cache::Content),
     /// With all there is.
     Whole(cache::Content),
     /// With this, and more.
-    Part(Vec<u8>),
+    Beginning(Vec<u8>),
 }
 
 /// All of a file that is small, from the cache if it is there; of another its beginning.
@@ -180,28 +180,28 @@ fn whole(
     file: &mut File,
     marks: Version,
     looked: SystemTime,
-) -> std::io::Result<Start> {
+) -> std::io::Result<ReadStart> {
     let size = marks.bytes();
     if size <= SMALL
         && let Some(content) = cache.get(key, &marks)
     {
-        return Ok(Start::Cached(content));
+        return Ok(ReadStart::Cached(content));
     }
     let most = if size <= SMALL { size + 1 } else { SNIFF };
     let mut start = Vec::with_capacity(usize::try_from(most).unwrap_or_default());
     file.take(most).read_to_end(&mut start)?;
     if start.len() as u64 == most {
-        return Ok(Start::Part(start));
+        return Ok(ReadStart::Beginning(start));
     }
     let content = cache::Content { version: Version::of(&start), bytes: start.into() };
     if Version::marks(file)? == marks {
         cache.put(key, marks, looked, &content);
     }
-    Ok(Start::Whole(content))
+    Ok(ReadStart::Whole(content))
 }
 
 /// A small file, as it is told.
-fn told(asked: &Asked, all: &[u8], part: Part) -> Result<Told, ToolError> {
+fn told(asked: &AskedPath, all: &[u8], part: AskedRange) -> Result<Told, ToolError> {
     match image_type(all) {
         Some(mime_type) => Ok(image(all, mime_type)),
         None if memchr::memchr(0, all.get(..SNIFF as usize).unwrap_or(all)).is_some() => Err(is_binary(asked)),
@@ -217,11 +217,11 @@ fn told(asked: &Asked, all: &[u8], part: Part) -> Result<Told, ToolError> {
 
 /// A file that is not small, piece by piece.
 fn large(
-    asked: &Asked,
+    asked: &AskedPath,
     file: File,
     start: Vec<u8>,
     marks: Version,
-    part: Part,
+    part: AskedRange,
     cancel: &Cancel,
 ) -> Result<(Told, Version), ToolError> {
     let image_type = image_type(&start);
@@ -245,10 +245,10 @@ fn large(
 
 /// An output of this session: any bytes, as text.
 fn read_output(
-    asked: &Asked,
+    asked: &AskedPath,
     name: &OutputName,
     room: Option<&OutputRoom>,
-    part: Part,
+    part: AskedRange,
     cancel: &Cancel,
 ) -> Result<ToolResult, ToolError> {
     let file = room.and_then(|room| room.open(name).ok()).ok_or_else(|| output::unknown(&asked.shown))?;
@@ -271,7 +271,7 @@ fn text(chosen: Cow<'_, [u8]>) -> Told {
     (Content::text(text), json!({"bytes": bytes, "lossy": lossy}))
 }
 
-impl Part {
+impl AskedRange {
     /// This part of a text.
     fn of(self, all: &[u8]) -> &[u8] {
         let at = |first: u64| usize::try_from(first).unwrap_or(usize::MAX).min(all.len());
@@ -294,17 +294,17 @@ impl Part {
     }
 }
 
-pub(crate) fn is_binary(asked: &Asked) -> ToolError {
+pub(crate) fn is_binary(asked: &AskedPath) -> ToolError {
     let text = format!("`{}` is a binary file, neither text nor an image", asked.shown);
     ToolError::Failed(format!("{text}; use bash with a fitting program"))
 }
 
-fn too_long(asked: &Asked) -> ToolError {
+fn too_long(asked: &AskedPath) -> ToolError {
     let advice = "read parts of it with `offset` and `limit`, or, where lines are long, `byte_offset` and `byte_limit`";
     ToolError::Failed(format!("`{}` is more than 1 MB of text; {advice}", asked.shown))
 }
 
-fn too_large_image(asked: &Asked) -> ToolError {
+fn too_large_image(asked: &AskedPath) -> ToolError {
     ToolError::Failed(format!("`{}` is more than 20 MB of image; make it smaller first", asked.shown))
 }
 
@@ -326,7 +326,7 @@ enum Stop {
 }
 
 impl Stop {
-    fn error(self, asked: &Asked, too_large: fn(&Asked) -> ToolError) -> ToolError {
+    fn error(self, asked: &AskedPath, too_large: fn(&AskedPath) -> ToolError) -> ToolError {
         match self {
             Self::TooLarge => too_large(asked),
             Self::Cancelled => ToolError::Cancelled,
@@ -393,10 +393,10 @@ impl Pieces<'_> {
     }
 
     /// The part asked for.
-    fn part(&mut self, part: Part) -> Result<Vec<u8>, Stop> {
+    fn part(&mut self, part: AskedRange) -> Result<Vec<u8>, Stop> {
         match part {
-            Part::Lines { first, count } => self.lines(first, count.map(|count| first.saturating_add(count))),
-            Part::Bytes { first, count } => self.bytes(first, first.saturating_add(count)),
+            AskedRange::Lines { first, count } => self.lines(first, count.map(|count| first.saturating_add(count))),
+            AskedRange::Bytes { first, count } => self.bytes(first, first.saturating_add(count)),
         }
     }
 
@@ -442,7 +442,7 @@ impl Pieces<'_> {
             at += piece.len() as u64;
             Ok(if at >= end.saturating_add(MORE) { More::Enough } else { More::Wanted })
         })?;
-        let part = Part::Bytes { first: u64::from(first > 0), count: end - first };
+        let part = AskedRange::Bytes { first: u64::from(first > 0), count: end - first };
         // The byte before it, whatever it was, tells that this is not the beginning.
         let all = if first > 0 { [b"x".as_slice(), &chosen].concat() } else { chosen };
         Ok(part.of(&all).to_vec())

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::builtin::parallel::{More, parallel};
 use crate::files::paths::{Root, guard};
-use crate::files::{Asked, Use, number, path_of, text};
+use crate::files::{AskedPath, Use, number, path_of, text};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
 use crate::secrets::secrets_here;
@@ -97,7 +97,7 @@ impl Tool for Search {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = Asked::new(&args, Some("."), &ctx)?;
+        let asked = AskedPath::new(&args, Some("."), &ctx)?;
         let ignores_case = args.get("case_insensitive").and_then(Value::as_bool).unwrap_or_default();
         let mut builder = RegexMatcherBuilder::new();
         let matcher = builder.case_insensitive(ignores_case).multi_line(true).crlf(true).build(text(&args, "pattern"));
@@ -106,7 +106,7 @@ impl Tool for Search {
         let most = number(&args, "max_results").and_then(|most| usize::try_from(most).ok()).unwrap_or(DEFAULT_RESULTS);
         let most = most.clamp(1, MAX_RESULTS);
         let secrets = secrets_here();
-        let found = Found { most, lines: Vec::new(), bytes: 0, files: 0, unreadable: 0, is_cut: false, secrets };
+        let found = FileMatches { most, lines: Vec::new(), bytes: 0, files: 0, unreadable: 0, is_cut: false, secrets };
         if let Some(name) = OutputName::of(&asked.shown) {
             let (name, room) = (name?, output::here());
             let look = move |cancel: &Cancel| search_output(&asked, &name, room.as_deref(), &matcher, found, cancel);
@@ -141,7 +141,7 @@ impl Glob {
 }
 
 #[derive(Debug)]
-struct Found {
+struct FileMatches {
     most: usize,
     lines: Vec<String>,
     bytes: usize,
@@ -154,10 +154,10 @@ struct Found {
 }
 
 fn search(
-    asked: &Asked,
+    asked: &AskedPath,
     matcher: &RegexMatcher,
     glob: Option<&Glob>,
-    mut found: Found,
+    mut found: FileMatches,
     cancel: &Cancel,
 ) -> Result<ToolResult, ToolError> {
     let root = Root::open(asked)?;
@@ -235,11 +235,11 @@ fn look(
 
 /// Searches an output of this session, which may hold any bytes.
 fn search_output(
-    asked: &Asked,
+    asked: &AskedPath,
     name: &OutputName,
     room: Option<&OutputRoom>,
     matcher: &RegexMatcher,
-    mut found: Found,
+    mut found: FileMatches,
     cancel: &Cancel,
 ) -> Result<ToolResult, ToolError> {
     let file = room.and_then(|room| room.open(name).ok()).ok_or_else(|| output::unknown(&asked.shown))?;
@@ -333,7 +333,7 @@ impl Sink for Hits {
     }
 }
 
-impl Found {
+impl FileMatches {
     /// Takes what came of the next files, as far as there is room.
     fn take_all(&mut self, looked: Vec<Looked>) -> More {
         for Looked { path, hits, searched } in looked {

@@ -8,7 +8,7 @@ use crate::files::claims::{Attempt, Turn, in_turn};
 use crate::files::paths::{Root, open_if_there};
 use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::Version;
-use crate::files::{Asked, Use, path_of, text};
+use crate::files::{AskedPath, Use, path_of, text};
 use crate::secrets::refuse_placeholders;
 use crate::summary::CallSummary;
 use crate::tool::Tool;
@@ -69,7 +69,7 @@ impl Tool for WriteFile {
     }
 
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = Asked::new(&args, None, &ctx)?;
+        let asked = AskedPath::new(&args, None, &ctx)?;
         let content = text(&args, "content").to_owned();
         if content.len() > MAX_TEXT {
             let text = format!("{} bytes are more than 1 MB; write less, then add to it with edit_file", content.len());
@@ -83,7 +83,7 @@ impl Tool for WriteFile {
 }
 
 fn write(
-    asked: &Asked,
+    asked: &AskedPath,
     content: &[u8],
     session: &SessionId,
     turn: Turn,

@@ -76,11 +76,11 @@ fn is_settled(marks: &Version, looked: SystemTime) -> bool {
 struct Cache {
     most: usize,
     bytes: usize,
-    files: Lru<FileKey, Kept>,
+    files: Lru<FileKey, CachedFile>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedFile {
     marks: Version,
     content: Content,
     since: Instant,
@@ -106,7 +106,7 @@ impl Cache {
             return;
         }
         self.bytes += content.bytes.len();
-        self.files.insert(file.clone(), Kept { marks, content, since: now });
+        self.files.insert(file.clone(), CachedFile { marks, content, since: now });
         // An empty file takes room too, if not of this kind.
         while self.bytes > self.most || self.files.len() > self.most / 1024 {
             let Some((_, oldest)) = self.files.pop_oldest() else { break };
@@ -124,12 +124,12 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Asked;
+    use crate::files::AskedPath;
     use crate::files::paths::Root;
 
     fn keys(count: usize) -> Vec<FileKey> {
         let folder = tempfile::tempdir().unwrap();
-        let asked = |n: usize| Asked { shown: n.to_string(), cwd: folder.path().to_owned() };
+        let asked = |n: usize| AskedPath { shown: n.to_string(), cwd: folder.path().to_owned() };
         (0..count).map(|n| Root::open(&asked(n)).unwrap().spot().unwrap().key().unwrap()).collect()
     }
 

@@ -219,7 +219,7 @@ impl Claims {
                 // A holder that is just replacing the file cannot be made to give way: it is asked again a little later.
                 let left = self.ttl.saturating_sub(place.held.since.elapsed()).max(Duration::from_millis(10));
                 (
-                    Waiting { claims: self, file: file.clone(), files: known.clone(), given },
+                    PlaceInLine { claims: self, file: file.clone(), files: known.clone(), given },
                     tokio::time::Instant::now() + left,
                 )
             };
@@ -258,14 +258,14 @@ impl Holding {
 }
 
 /// A place in the line. A claim that comes when nobody waits any more is passed on.
-struct Waiting {
+struct PlaceInLine {
     claims: &'static Claims,
     file: FileKey,
     files: Arc<Files>,
     given: oneshot::Receiver<Arc<Holding>>,
 }
 
-impl Waiting {
+impl PlaceInLine {
     async fn until(mut self, deadline: tokio::time::Instant) -> Option<Claim> {
         match tokio::time::timeout_at(deadline, &mut self.given).await {
             Ok(Ok(held)) => {
@@ -277,7 +277,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PlaceInLine {
     fn drop(&mut self) {
         self.given.close();
         if let Ok(held) = self.given.try_recv() {

@@ -10,7 +10,7 @@ use super::*;
 use crate::builtin::{EditFile, WriteFile};
 use crate::files::paths::{Root, Spot};
 use crate::files::replace::{Old, replace};
-use crate::files::{Asked, Use};
+use crate::files::{AskedPath, Use};
 use crate::process::sweeps::Sweeps;
 use crate::runtime::{SCOPE, Scope};
 use crate::sandbox::{Confined, Sandbox};
@@ -30,8 +30,8 @@ fn ctx(folder: &Path, session: &str) -> ToolContext {
     }
 }
 
-fn place(folder: &Path, name: &str) -> (Asked, Spot) {
-    let asked = Asked { shown: name.to_owned(), cwd: folder.to_owned() };
+fn place(folder: &Path, name: &str) -> (AskedPath, Spot) {
+    let asked = AskedPath { shown: name.to_owned(), cwd: folder.to_owned() };
     let spot = Root::open(&asked).unwrap().spot().unwrap();
     (asked, spot)
 }

@@ -18,7 +18,7 @@ use playhouse_protocol::ToolError;
 use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
-use crate::files::{Asked, Use};
+use crate::files::{AskedPath, Use};
 use crate::output::OutputName;
 use crate::runtime::SCOPE;
 
@@ -53,7 +53,7 @@ pub(crate) struct FileKey {
 
 impl Root {
     /// Opens the working directory. An absolute path must begin with it.
-    pub(crate) fn open(asked: &Asked) -> Result<Self, ToolError> {
+    pub(crate) fn open(asked: &AskedPath) -> Result<Self, ToolError> {
         if OutputName::of(&asked.shown).is_some() {
             return Err(asked.is_output());
         }
@@ -123,13 +123,13 @@ impl Spot {
 }
 
 /// Opens a regular file and nothing else: what is no file might never answer.
-pub(crate) fn open_regular(asked: &Asked, spot: &Spot, wanted: Use) -> Result<File, ToolError> {
+pub(crate) fn open_regular(asked: &AskedPath, spot: &Spot, wanted: Use) -> Result<File, ToolError> {
     let missing = || asked.unusable(wanted, &io::ErrorKind::NotFound.into());
     open_if_there(asked, spot, wanted)?.ok_or_else(missing)
 }
 
 /// Opens a regular file, if anything has that name.
-pub(crate) fn open_if_there(asked: &Asked, spot: &Spot, wanted: Use) -> Result<Option<File>, ToolError> {
+pub(crate) fn open_if_there(asked: &AskedPath, spot: &Spot, wanted: Use) -> Result<Option<File>, ToolError> {
     let no_file =
         || ToolError::Failed(format!("`{}` is not a regular file (a pipe, a device or a socket)", asked.shown));
     let file = match spot.open(wanted) {
@@ -195,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("real"), "x").unwrap();
         fs::write(folder.path().join("a"), "x").unwrap();
-        let asked = Asked { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let asked = AskedPath { shown: "a".to_owned(), cwd: folder.path().to_owned() };
         let spot = Root::open(&asked).unwrap().spot().unwrap();
         fs::remove_file(folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink("real", folder.path().join("a")).unwrap();
@@ -213,7 +213,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("b", folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
-        let asked = Asked { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let asked = AskedPath { shown: "a".to_owned(), cwd: folder.path().to_owned() };
         let error = Root::open(&asked).unwrap().spot().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
     }
@@ -224,7 +224,7 @@ mod tests {
         let real = folder.path().canonicalize().unwrap();
         fs::create_dir(real.join("real")).unwrap();
         std::os::unix::fs::symlink("real", real.join("named")).unwrap();
-        let path = |shown: String| Root::open(&Asked { shown, cwd: real.join("named") }).map(|root| root.path);
+        let path = |shown: String| Root::open(&AskedPath { shown, cwd: real.join("named") }).map(|root| root.path);
         assert_eq!(path(format!("{}/named/x", real.display())), Ok("x".into()));
         assert_eq!(path(format!("{}/real/x", real.display())), Ok("x".into()));
         assert_eq!(path(format!("{}/real", real.display())), Ok(".".into()));

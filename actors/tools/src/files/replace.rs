@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::files::claims::{Claim, Holder};
 use crate::files::leftovers;
 use crate::files::paths::Spot;
-use crate::files::{Asked, Files, Use};
+use crate::files::{AskedPath, Files, Use};
 
 /// How many replaced files are closed beside the calls that replaced them; further ones are closed in their calls.
 const MAX_CLOSING: usize = 32;
@@ -31,7 +31,7 @@ pub(crate) enum Old<'a> {
 /// Puts the bytes where the spot is, if the claim on it still holds. What was there is whole until what comes is; a
 /// link there is replaced, never written through.
 pub(crate) fn replace(
-    asked: &Asked,
+    asked: &AskedPath,
     spot: &Spot,
     old: Old<'_>,
     bytes: &[u8],
@@ -53,7 +53,7 @@ pub(crate) fn replace(
     put.map_err(|holder| taken_over(asked, &holder))?
 }
 
-fn put_in_place(asked: &Asked, spot: &Spot, old: Old<'_>, temporary: &mut Temporary<'_>) -> Result<(), ToolError> {
+fn put_in_place(asked: &AskedPath, spot: &Spot, old: Old<'_>, temporary: &mut Temporary<'_>) -> Result<(), ToolError> {
     let failed = |error: io::Error| asked.unusable(Use::Write, &error);
     match old {
         Old::File(_) => spot.dir.rename(&temporary.name, &spot.dir, &spot.name).map_err(failed)?,
@@ -103,13 +103,13 @@ impl Drop for Closing {
 }
 
 /// That a file is not what the agent knows.
-pub(crate) fn changed(asked: &Asked) -> ToolError {
+pub(crate) fn changed(asked: &AskedPath) -> ToolError {
     let text = format!("`{}` was changed since you last read or wrote it; nothing was written", asked.shown);
     ToolError::Failed(format!("{text}: read it again, then repeat your change"))
 }
 
 /// That a call held a file for too long.
-fn taken_over(asked: &Asked, holder: &Holder) -> ToolError {
+fn taken_over(asked: &AskedPath, holder: &Holder) -> ToolError {
     let text = format!("`{}` was held for more than a minute and then given to {holder}", asked.shown);
     ToolError::Failed(format!("{text}; nothing was written: read it again, then repeat your change"))
 }
@@ -157,8 +157,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    fn place(folder: &Path, name: &str) -> (Asked, Spot) {
-        let asked = Asked { shown: name.to_owned(), cwd: folder.to_owned() };
+    fn place(folder: &Path, name: &str) -> (AskedPath, Spot) {
+        let asked = AskedPath { shown: name.to_owned(), cwd: folder.to_owned() };
         let spot = Root::open(&asked).unwrap().spot().unwrap();
         (asked, spot)
     }

@@ -130,13 +130,13 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Asked;
+    use crate::files::AskedPath;
     use crate::files::paths::Root;
     use std::fs;
     use std::path::Path;
 
     fn key(folder: &Path, path: &str) -> FileKey {
-        let asked = Asked { shown: path.to_owned(), cwd: folder.to_owned() };
+        let asked = AskedPath { shown: path.to_owned(), cwd: folder.to_owned() };
         Root::open(&asked).unwrap().spot().unwrap().key().unwrap()
     }
 

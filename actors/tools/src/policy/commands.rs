@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 
 use playhouse_protocol::Subject;
-use playhouse_shell::{self as shell, Part, Reading};
+use playhouse_shell::{self as shell, Reading, SimpleCommand};
 
 /// What a call reaches.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Reach {
         match self {
             Self::Nothing | Self::Path(_) => false,
             Self::Command(Reading::Opaque(_)) => true,
-            Self::Command(Reading::Plain(line)) => line.parts().iter().any(|part| shell::wraps(&part.argv)),
+            Self::Command(Reading::Plain(line)) => line.commands().iter().any(|command| shell::wraps(&command.argv)),
         }
     }
 
@@ -39,7 +39,7 @@ impl Reach {
         match self {
             Self::Nothing | Self::Command(Reading::Opaque(_)) => false,
             Self::Path(_) => true,
-            Self::Command(Reading::Plain(line)) => line.parts().iter().any(Part::is_relative),
+            Self::Command(Reading::Plain(line)) => line.commands().iter().any(SimpleCommand::is_relative),
         }
     }
 
@@ -51,7 +51,9 @@ impl Reach {
             Self::Path(Some(path)) => Some(vec![format!("{tool}({})", globset::escape(path))]),
             Self::Command(Reading::Opaque(_)) => None,
             // What is done elsewhere is not what the same words do here.
-            Self::Command(Reading::Plain(line)) if line.parts().len() > 1 && line.parts().iter().any(moves) => None,
+            Self::Command(Reading::Plain(line)) if line.commands().len() > 1 && line.commands().iter().any(moves) => {
+                None
+            }
             Self::Command(Reading::Plain(line)) => {
                 Some(shell::grant(line)?.iter().map(|words| format!("{tool}({words})")).collect())
             }
@@ -59,8 +61,8 @@ impl Reach {
     }
 }
 
-fn moves(part: &Part) -> bool {
-    matches!(part.argv.first().map(String::as_str), Some("cd" | "pushd" | "popd"))
+fn moves(command: &SimpleCommand) -> bool {
+    matches!(command.argv.first().map(String::as_str), Some("cd" | "pushd" | "popd"))
 }
 
 /// The path as seen from the working directory, `.` and `..` resolved by name; `None` if it leads out.

@@ -104,8 +104,8 @@ impl Rule {
                 };
                 let Reading::Plain(line) = line else { return None };
                 let mut first = None;
-                for part in line.parts() {
-                    let rule = rules.clone().find(|rule| covers(&part.argv, rule))?;
+                for command in line.commands() {
+                    let rule = rules.clone().find(|rule| covers(&command.argv, rule))?;
                     first = first.or(Some(rule));
                 }
                 first

@@ -7,7 +7,7 @@ pub(crate) use other::{environ, find, kill_exact, lock_limit, since, survey};
 
 /// A process as seen at one moment. Its id and its start together name it for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ProcessEntry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     pub(crate) group: i32,
@@ -44,7 +44,7 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-    use super::{Killed, Life, Seen};
+    use super::{Killed, Life, ProcessEntry};
 
     /// No environment that matters is longer.
     const MAX_ENVIRON: u64 = 1 << 20;
@@ -56,7 +56,7 @@ mod linux {
     ///
     /// A list of processes is old when it is read: one that forks and ends faster than it is looked at would never be
     /// seen. But ids are given out in order, so after the list come all that began since, until there are no more.
-    pub(crate) fn survey(mut visit: impl FnMut(Seen)) {
+    pub(crate) fn survey(mut visit: impl FnMut(ProcessEntry)) {
         let mut before = newest();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -79,7 +79,7 @@ mod linux {
 
     /// Shows those whose ids were given out after this one, the last of them if they are many, and tells which was the
     /// last.
-    pub(crate) fn since(before: Option<i32>, mut visit: impl FnMut(Seen)) -> Option<i32> {
+    pub(crate) fn since(before: Option<i32>, mut visit: impl FnMut(ProcessEntry)) -> Option<i32> {
         let last = newest();
         if let (Some(from), Some(to)) = (before, last)
             && from < to
@@ -104,12 +104,12 @@ mod linux {
         *LIMIT
     }
 
-    pub(crate) fn find(pid: i32) -> Option<Seen> {
+    pub(crate) fn find(pid: i32) -> Option<ProcessEntry> {
         parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// `pid (name) state ppid pgrp …`; the name may hold anything, parentheses too.
-    pub(super) fn parse(pid: i32, stat: &[u8]) -> Option<Seen> {
+    pub(super) fn parse(pid: i32, stat: &[u8]) -> Option<ProcessEntry> {
         let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
         let text = std::str::from_utf8(stat.get(after..)?).ok()?;
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -120,7 +120,7 @@ mod linux {
             "Z" | "X" | "x" if threads <= 1 => Life::Zombie,
             _ => Life::Alive,
         };
-        Some(Seen {
+        Some(ProcessEntry {
             pid,
             parent: i32::try_from(number(1)?).ok()?,
             group: i32::try_from(number(2)?).ok()?,
@@ -147,7 +147,7 @@ mod linux {
     }
 
     /// Kills this very process and never one that got its id since: the handle is taken first, then checked.
-    pub(crate) fn kill_exact(seen: &Seen) -> Killed {
+    pub(crate) fn kill_exact(seen: &ProcessEntry) -> Killed {
         let Some(pid) = Pid::from_raw(seen.pid) else { return Killed::Gone };
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(handle) => Some(handle),
@@ -172,15 +172,15 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod other {
-    use super::{Killed, Seen};
+    use super::{Killed, ProcessEntry};
 
-    pub(crate) fn survey(_visit: impl FnMut(Seen)) {}
+    pub(crate) fn survey(_visit: impl FnMut(ProcessEntry)) {}
 
-    pub(crate) fn since(_before: Option<i32>, _visit: impl FnMut(Seen)) -> Option<i32> {
+    pub(crate) fn since(_before: Option<i32>, _visit: impl FnMut(ProcessEntry)) -> Option<i32> {
         None
     }
 
-    pub(crate) fn find(_pid: i32) -> Option<Seen> {
+    pub(crate) fn find(_pid: i32) -> Option<ProcessEntry> {
         None
     }
 
@@ -192,7 +192,7 @@ mod other {
         None
     }
 
-    pub(crate) fn kill_exact(_seen: &Seen) -> Killed {
+    pub(crate) fn kill_exact(_seen: &ProcessEntry) -> Killed {
         Killed::Gone
     }
 }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let line = b"7 (a) Z 1 (b) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 999 0 0";
-        let expected = Seen { pid: 7, parent: 3, group: 4, start: 999, life: Life::Alive };
+        let expected = ProcessEntry { pid: 7, parent: 3, group: 4, start: 999, life: Life::Alive };
         assert_eq!(linux::parse(7, line), Some(expected));
         assert_eq!(linux::parse(7, b"7 (a"), None);
         assert_eq!(linux::parse(7, b"\xff\xfe"), None);
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_process_that_took_over_an_id_is_not_killed() {
         let me = find(i32::try_from(std::process::id()).unwrap()).unwrap();
-        let before = Seen { start: me.start - 1, ..me };
+        let before = ProcessEntry { start: me.start - 1, ..me };
         assert_eq!(kill_exact(&before), Killed::Gone);
     }
 }

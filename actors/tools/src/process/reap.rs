@@ -14,7 +14,7 @@ use tokio::process::Child;
 use tokio::sync::oneshot;
 
 use crate::process::mark::{HOUSE_VAR, RUN_VAR, is_tag_of, names};
-use crate::process::proc_table::{self, Killed, Life, Seen};
+use crate::process::proc_table::{self, Killed, Life, ProcessEntry};
 use crate::process::sweeps::SweepGuard;
 use crate::sandbox::Confined;
 
@@ -123,8 +123,8 @@ impl Reaper {
                 }
             }
             pause = match found {
-                Found::Nothing => Duration::ZERO,
-                Found::Something => (pause * 2).clamp(Duration::from_millis(1), Duration::from_millis(20)),
+                RoundResult::Nothing => Duration::ZERO,
+                RoundResult::Something => (pause * 2).clamp(Duration::from_millis(1), Duration::from_millis(20)),
             };
             std::thread::sleep(pause);
         }
@@ -143,7 +143,7 @@ impl Drop for Leaving<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum RoundResult {
     Nothing,
     Something,
 }
@@ -176,29 +176,29 @@ impl Search {
     }
 
     /// Whether a process is a child of one that belongs to this run; `starts` says who has which id now.
-    fn begot(&self, seen: &Seen, starts: &HashMap<i32, u64>) -> bool {
+    fn begot(&self, seen: &ProcessEntry, starts: &HashMap<i32, u64>) -> bool {
         let parent = self.known.get(&seen.parent);
         parent.is_some() && parent == starts.get(&seen.parent) && seen.start >= self.target.start
     }
 
     /// Deals with a process of this run.
-    fn meet(&mut self, seen: &Seen, me: i32) -> Found {
+    fn meet(&mut self, seen: &ProcessEntry, me: i32) -> RoundResult {
         self.known.insert(seen.pid, seen.start);
         match seen.life {
             Life::Alive => match proc_table::kill_exact(seen) {
-                Killed::Sent => Found::Something,
-                Killed::Gone => Found::Nothing,
+                Killed::Sent => RoundResult::Something,
+                Killed::Gone => RoundResult::Nothing,
                 Killed::Refused => {
                     tracing::warn!(pid = seen.pid, "a tool's process belongs to another user and lives on");
-                    Found::Nothing
+                    RoundResult::Nothing
                 }
             },
             // An orphan that came to us: ours to reap, by its own id. The leader is its owner's.
             Life::Zombie if seen.parent == me && seen.pid != self.target.leader => {
                 reap(seen.pid);
-                Found::Something
+                RoundResult::Something
             }
-            Life::Zombie => Found::Nothing,
+            Life::Zombie => RoundResult::Nothing,
         }
     }
 }
@@ -208,7 +208,7 @@ fn trace(searches: &mut [Search]) {
     if searches.iter().all(|search| search.rounds > 0) {
         return;
     }
-    let mut table: Vec<Seen> = Vec::new();
+    let mut table: Vec<ProcessEntry> = Vec::new();
     proc_table::survey(|seen| table.push(seen));
     let starts: HashMap<i32, u64> = table.iter().map(|seen| (seen.pid, seen.start)).collect();
     for search in searches.iter_mut().filter(|search| search.rounds == 0) {
@@ -227,7 +227,7 @@ fn trace(searches: &mut [Search]) {
 }
 
 /// Looks once through the table for everyone.
-fn round(searches: &mut [Search]) -> Found {
+fn round(searches: &mut [Search]) -> RoundResult {
     trace(searches);
     let me = getpid().as_raw_nonzero().get();
     let mut groups = HashMap::new();
@@ -243,8 +243,8 @@ fn round(searches: &mut [Search]) -> Found {
         runs.insert(search.target.run.clone(), at);
     }
     let oldest = searches.iter().map(|search| search.target.start).min().unwrap_or_default();
-    let mut found = vec![Found::Nothing; searches.len()];
-    let mut others: Vec<Seen> = Vec::new();
+    let mut found = vec![RoundResult::Nothing; searches.len()];
+    let mut others: Vec<ProcessEntry> = Vec::new();
     let mut starts: HashMap<i32, u64> = HashMap::new();
     proc_table::survey(|seen| {
         if seen.start < oldest || seen.pid == me {
@@ -278,16 +278,16 @@ fn round(searches: &mut [Search]) -> Found {
         }
     }
     for (search, found) in searches.iter_mut().zip(&found) {
-        search.clean = if *found == Found::Nothing { search.clean + 1 } else { 0 };
+        search.clean = if *found == RoundResult::Nothing { search.clean + 1 } else { 0 };
     }
-    if found.contains(&Found::Something) { Found::Something } else { Found::Nothing }
+    if found.contains(&RoundResult::Something) { RoundResult::Something } else { RoundResult::Nothing }
 }
 
-fn note(searches: &mut [Search], found: &mut [Found], at: usize, seen: &Seen, me: i32) {
+fn note(searches: &mut [Search], found: &mut [RoundResult], at: usize, seen: &ProcessEntry, me: i32) {
     if let (Some(search), Some(found)) = (searches.get_mut(at), found.get_mut(at))
-        && search.meet(seen, me) == Found::Something
+        && search.meet(seen, me) == RoundResult::Something
     {
-        *found = Found::Something;
+        *found = RoundResult::Something;
     }
 }
 
@@ -337,13 +337,13 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
     let mut killed = HashSet::new();
     let mut clean = 0;
     while clean < 2 && Instant::now() < deadline {
-        let mut table: Vec<Seen> = Vec::new();
-        let mut doomed: HashMap<i32, Seen> = HashMap::new();
-        let mut found = Found::Nothing;
-        let mut end = |seen: &Seen| match seen.life {
+        let mut table: Vec<ProcessEntry> = Vec::new();
+        let mut doomed: HashMap<i32, ProcessEntry> = HashMap::new();
+        let mut found = RoundResult::Nothing;
+        let mut end = |seen: &ProcessEntry| match seen.life {
             Life::Alive if proc_table::kill_exact(seen) == Killed::Sent => {
                 killed.insert((seen.pid, seen.start));
-                found = Found::Something;
+                found = RoundResult::Something;
             }
             Life::Zombie if seen.parent == me => reap(seen.pid),
             Life::Alive | Life::Zombie => {}
@@ -358,8 +358,8 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
             }
         });
         loop {
-            let is_child = |seen: &Seen| doomed.contains_key(&seen.parent) && !spared.contains(&seen.pid);
-            let (children, rest): (Vec<Seen>, Vec<Seen>) = table.into_iter().partition(is_child);
+            let is_child = |seen: &ProcessEntry| doomed.contains_key(&seen.parent) && !spared.contains(&seen.pid);
+            let (children, rest): (Vec<ProcessEntry>, Vec<ProcessEntry>) = table.into_iter().partition(is_child);
             table = rest;
             if children.is_empty() {
                 break;
@@ -367,7 +367,7 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
             children.iter().for_each(&mut end);
             doomed.extend(children.into_iter().map(|seen| (seen.pid, seen)));
         }
-        if found == Found::Something {
+        if found == RoundResult::Something {
             clean = 0;
             std::thread::sleep(Duration::from_millis(2));
         } else {

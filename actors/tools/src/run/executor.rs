@@ -139,7 +139,7 @@ enum Note {
     /// The earliest deadline has come.
     Due,
     /// A run's timer is over.
-    Elapsed(ActorId, Wait),
+    Elapsed(ActorId, TimerKind),
     /// A run's processes are dead.
     Swept(ActorId),
 }
@@ -181,27 +181,27 @@ enum Phase {
     /// The tool runs, until its deadline at most.
     Working,
     /// It was asked to stop, and has the grace to do so.
-    Stopping(Why),
+    Stopping(StopCause),
     /// Its future is being dropped.
-    Killed(Why),
+    Killed(StopCause),
     /// Over, but for its processes.
     Settling(Result<ToolResult, ToolError>),
 }
 
 /// What a timer was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
+enum TimerKind {
     Grace,
     Drop,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Why {
+enum StopCause {
     Cancelled,
     TimedOut,
 }
 
-fn after(time: Duration, myself: &ActorRef<ExecutorMsg>, run: ActorId, wait: Wait) -> Task {
+fn after(time: Duration, myself: &ActorRef<ExecutorMsg>, run: ActorId, wait: TimerKind) -> Task {
     let myself = myself.clone();
     Task::after(time, move || tell(&myself, Note::Elapsed(run, wait)))
 }
@@ -236,12 +236,12 @@ impl Actor for Executor {
             ExecutorMsg::Run { job } => state.run(&myself, job),
             ExecutorMsg::Cancel { call } => {
                 if let Some(run) = state.by_call.get(&call).copied() {
-                    state.stop(&myself, run, Why::Cancelled);
+                    state.stop(&myself, run, StopCause::Cancelled);
                 }
             }
             ExecutorMsg::CancelAll => {
                 let all: Vec<ActorId> = state.runs.keys().copied().collect();
-                all.into_iter().for_each(|run| state.stop(&myself, run, Why::Cancelled));
+                all.into_iter().for_each(|run| state.stop(&myself, run, StopCause::Cancelled));
             }
             ExecutorMsg::Internal(Internal(Note::Ready(run, lane))) => state.show(&myself, run, lane),
             ExecutorMsg::Internal(Internal(Note::Due)) => state.due(&myself),
@@ -370,42 +370,44 @@ impl ExecutorState {
         let working = |run: &Running| matches!(run.phase, Phase::Working);
         let late = |(id, run): (&ActorId, &Running)| (working(run) && run.deadline <= now).then_some(*id);
         let late: Vec<ActorId> = self.runs.iter().filter_map(late).collect();
-        late.into_iter().for_each(|run| self.stop(myself, run, Why::TimedOut));
+        late.into_iter().for_each(|run| self.stop(myself, run, StopCause::TimedOut));
         if let Some(next) = self.runs.values().filter(|run| working(run)).map(|run| run.deadline).min() {
             self.wind(myself, next);
         }
     }
 
     /// Asks a run to end; the first reason counts.
-    fn stop(&mut self, myself: &ActorRef<ExecutorMsg>, id: ActorId, why: Why) {
+    fn stop(&mut self, myself: &ActorRef<ExecutorMsg>, id: ActorId, why: StopCause) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match run.phase {
             Phase::Working => {
                 run.phase = Phase::Stopping(why);
-                run.timer = Some(after(GRACE, myself, id, Wait::Grace));
+                run.timer = Some(after(GRACE, myself, id, TimerKind::Grace));
                 run.cancel.cancel();
             }
             Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_) => {}
         }
     }
 
-    fn elapsed(&mut self, myself: &ActorRef<ExecutorMsg>, id: ActorId, wait: Wait) {
+    fn elapsed(&mut self, myself: &ActorRef<ExecutorMsg>, id: ActorId, wait: TimerKind) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         match (&run.phase, wait) {
-            (Phase::Stopping(why), Wait::Grace) => {
+            (Phase::Stopping(why), TimerKind::Grace) => {
                 run.phase = Phase::Killed(*why);
-                run.timer = Some(after(ABANDON, myself, id, Wait::Drop));
+                run.timer = Some(after(ABANDON, myself, id, TimerKind::Drop));
                 run.cell.kill();
             }
-            (Phase::Killed(why), Wait::Drop) => {
+            (Phase::Killed(why), TimerKind::Drop) => {
                 self.args.runtime.abandon();
                 tracing::warn!(call = %run.call, "a tool blocks its thread and was given up");
                 run.phase = Phase::Settling(Err(why.error(run.timeout)));
                 self.finish(id);
             }
             // A timer that was replaced while its message was on the way.
-            (Phase::Working | Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_), Wait::Grace | Wait::Drop) => {
-            }
+            (
+                Phase::Working | Phase::Stopping(_) | Phase::Killed(_) | Phase::Settling(_),
+                TimerKind::Grace | TimerKind::Drop,
+            ) => {}
         }
     }
 
@@ -416,7 +418,7 @@ impl ExecutorState {
             (_, Phase::Settling(_)) => return,
             (Some(Ok(result)), _) => Ok(result),
             // It had not begun: that is more than that its time is over.
-            (Some(Err(error @ ToolError::NoThread { .. })), Phase::Stopping(Why::TimedOut)) => Err(error),
+            (Some(Err(error @ ToolError::NoThread { .. })), Phase::Stopping(StopCause::TimedOut)) => Err(error),
             (_, Phase::Stopping(why) | Phase::Killed(why)) => Err(why.error(run.timeout)),
             (Some(Err(error)), Phase::Working) => Err(error),
             (None, Phase::Working) => {
@@ -480,7 +482,7 @@ impl ExecutorState {
     }
 }
 
-impl Why {
+impl StopCause {
     fn error(self, timeout: Duration) -> ToolError {
         match self {
             Self::Cancelled => ToolError::Cancelled,

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use super::ProcessLimits;
 use super::watch::{Exceeded, THREADS, Watcher};
 use crate::process::mark::nonce;
-use crate::process::proc_table::{self, Seen};
+use crate::process::proc_table::{self, ProcessEntry};
 
 /// Tasks beyond the limit, so that the watch sees who is over it.
 const SLACK: u64 = 16;
@@ -92,7 +92,7 @@ impl Cage {
     }
 
     /// Every process in it.
-    pub(super) fn members(&self) -> Vec<Seen> {
+    pub(super) fn members(&self) -> Vec<ProcessEntry> {
         let list = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
         let found = list.lines().filter_map(|line| proc_table::find(line.trim().parse().ok()?));
         // An id may be another's by now. This process is in the list too, by the thread that starts processes.

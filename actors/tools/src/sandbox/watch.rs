@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::starter::Starters;
 use super::{Cage, ProcessLimits};
 use crate::process::mark::RUN_VAR;
-use crate::process::proc_table::{self, Killed, Life, Seen};
+use crate::process::proc_table::{self, Killed, Life, ProcessEntry};
 use crate::process::reap::kill_group;
 
 /// How long a call is left alone, and how long there is between two looks at least.
@@ -87,7 +87,7 @@ pub(crate) struct Watched {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WatchedCall {
     watched: Watched,
     since: Instant,
     /// Every process seen to belong to it, by id, with its start.
@@ -98,10 +98,10 @@ struct Entry {
 
 /// Looks at the calls of a house, and lets go what is kept for a moment after them; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watcher(Arc<Shared>);
+pub(crate) struct Watcher(Arc<WatcherState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct WatcherState {
     queue: Mutex<Queue>,
     #[cfg(target_os = "linux")]
     starters: Starters,
@@ -111,7 +111,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Vec<Entry>,
+    waiting: Vec<WatchedCall>,
     thread: Thread,
 }
 
@@ -128,7 +128,7 @@ impl Watcher {
     pub(crate) fn watch(&self, watched: Watched) -> impl Future<Output = Exceeded> + Send + use<> {
         let (tell, told) = oneshot::channel();
         let known = HashMap::from([(watched.leader, watched.start)]);
-        lock(&self.0.queue).waiting.push(Entry { watched, since: Instant::now(), known, tell: Some(tell) });
+        lock(&self.0.queue).waiting.push(WatchedCall { watched, since: Instant::now(), known, tell: Some(tell) });
         self.attend();
         async move {
             match told.await {
@@ -183,7 +183,7 @@ impl Watcher {
     fn serve(&self) {
         let _leaving = Leaving(self);
         crate::process::reap::hurry();
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<WatchedCall> = Vec::new();
         let mut strangers: HashSet<(i32, u64)> = HashSet::new();
         let mut idle = 0;
         let (mut next, mut before) = (Instant::now(), tasks());
@@ -246,14 +246,14 @@ pub(super) fn tasks() -> Option<u64> {
 /// What a call's processes take.
 #[derive(Debug, Default)]
 struct Taken {
-    members: Vec<Seen>,
+    members: Vec<ProcessEntry>,
     threads: u64,
     memory: u64,
 }
 
 /// Looks at those whose cage tells how many there are.
-fn count(entries: &mut Vec<Entry>) {
-    let over = |entry: &Entry| {
+fn count(entries: &mut Vec<WatchedCall>) {
+    let over = |entry: &WatchedCall| {
         let (most, cage) = (entry.watched.limits.processes, entry.watched.cage.as_ref()?);
         let tasks = cage.tasks().filter(|tasks| *tasks > u64::from(most))?;
         if cage.members().len() > usize::try_from(most).unwrap_or(usize::MAX) {
@@ -271,7 +271,7 @@ fn count(entries: &mut Vec<Entry>) {
 
 /// Looks at those that began since the last glance, by their groups alone: a crowd that is still
 /// one group is ended before the whole table could be read. Tells which was the last to begin.
-fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
+fn glance(entries: &mut Vec<WatchedCall>, newest: Option<i32>) -> Option<i32> {
     let leaders: HashSet<i32> = entries.iter().map(|entry| entry.watched.leader).collect();
     let mut groups: HashMap<i32, u32> = HashMap::new();
     let last = proc_table::since(newest, |seen| {
@@ -279,8 +279,9 @@ fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
             *groups.entry(seen.group).or_default() += 1;
         }
     });
-    let is_over =
-        |entry: &Entry| groups.get(&entry.watched.leader).is_some_and(|count| *count > entry.watched.limits.processes);
+    let is_over = |entry: &WatchedCall| {
+        groups.get(&entry.watched.leader).is_some_and(|count| *count > entry.watched.limits.processes)
+    };
     while let Some(at) = entries.iter().position(is_over) {
         let entry = entries.swap_remove(at);
         let most = entry.watched.limits.processes;
@@ -289,7 +290,7 @@ fn glance(entries: &mut Vec<Entry>, newest: Option<i32>) -> Option<i32> {
     last
 }
 
-fn end(mut entry: Entry, exceeded: Exceeded) {
+fn end(mut entry: WatchedCall, exceeded: Exceeded) {
     tracing::warn!(run = entry.watched.run, "{exceeded}");
     if let Some(cage) = &entry.watched.cage {
         cage.shut();
@@ -308,7 +309,7 @@ fn end(mut entry: Entry, exceeded: Exceeded) {
 }
 
 /// Looks once at everyone, and ends who takes too much.
-fn look(entries: &mut Vec<Entry>, strangers: &mut HashSet<(i32, u64)>) {
+fn look(entries: &mut Vec<WatchedCall>, strangers: &mut HashSet<(i32, u64)>) {
     let taken = census(entries, strangers);
     for (at, mut taken) in taken.into_iter().enumerate().rev() {
         let Some(limits) = entries.get(at).map(|entry| entry.watched.limits) else { continue };
@@ -320,7 +321,7 @@ fn look(entries: &mut Vec<Entry>, strangers: &mut HashSet<(i32, u64)>) {
 
 /// Kills what a call has. The sweep that follows is thorough; but who has to begin it may not get the processor for as
 /// long as a crowd has it.
-fn hunt(entry: &mut Entry) {
+fn hunt(entry: &mut WatchedCall) {
     let mut first = Some(First::go());
     let mut doomed: HashSet<(i32, u64)> = HashSet::new();
     let until = Instant::now() + LONGEST * 5;
@@ -330,7 +331,7 @@ fn hunt(entry: &mut Entry) {
             kill_group(entry.watched.leader);
         }
         let found = census(std::slice::from_mut(entry), &mut HashSet::new());
-        let alive: Vec<&Seen> = found.iter().flat_map(|taken| &taken.members).collect();
+        let alive: Vec<&ProcessEntry> = found.iter().flat_map(|taken| &taken.members).collect();
         let mut fresh = 0;
         for seen in &alive {
             if doomed.insert((seen.pid, seen.start)) && proc_table::kill_exact(seen) == Killed::Sent {
@@ -371,7 +372,7 @@ impl Drop for First {
 }
 
 /// What belongs to whom, by their cages and by one look through the table.
-fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Taken> {
+fn census(entries: &mut [WatchedCall], strangers: &mut HashSet<(i32, u64)>) -> Vec<Taken> {
     let mut taken: Vec<Taken> = entries.iter().map(|entry| Taken::in_cage(&entry.watched)).collect();
     if entries.iter().all(|entry| entry.watched.cage.is_some()) {
         return taken;
@@ -388,7 +389,7 @@ fn census(entries: &mut [Entry], strangers: &mut HashSet<(i32, u64)>) -> Vec<Tak
             return;
         }
         let name = (seen.pid, seen.start);
-        let find = |is_its: &dyn Fn(&Entry) -> bool| {
+        let find = |is_its: &dyn Fn(&WatchedCall) -> bool| {
             entries.iter().position(|entry| entry.watched.cage.is_none() && is_its(entry))
         };
         let by_known = || find(&|entry| entry.known.get(&seen.pid) == Some(&seen.start));
@@ -458,7 +459,7 @@ impl Taken {
 
     /// The memory of all, each page counted once.
     fn memory_shared_out(&self) -> u64 {
-        let of = |seen: &Seen| match fs::read_to_string(format!("/proc/{}/smaps_rollup", seen.pid)) {
+        let of = |seen: &ProcessEntry| match fs::read_to_string(format!("/proc/{}/smaps_rollup", seen.pid)) {
             Ok(rollup) => {
                 Some(1_024 * (field(&rollup, "Pss_Anon:").unwrap_or(0) + field(&rollup, "Pss_Shmem:").unwrap_or(0)))
             }

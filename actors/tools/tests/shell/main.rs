@@ -44,7 +44,7 @@ fn f46_no_command_runs_a_program_that_the_approval_did_not_name() {
         fs::create_dir_all(place.join(made)).unwrap();
     }
     fs::create_dir(&stubs).unwrap();
-    for name in lines.iter().flat_map(|(_, line)| line.parts()).map(|part| part.argv[0].as_str()) {
+    for name in lines.iter().flat_map(|(_, line)| line.commands()).map(|command| command.argv[0].as_str()) {
         let stub = match name.strip_prefix("./") {
             Some(here) => place.join(here),
             None if name.contains('/') => continue,
@@ -110,13 +110,13 @@ fn f46_no_command_runs_a_program_that_the_approval_did_not_name() {
             .filter(|start| start.has_succeeded && !start.argv.iter().zip(LAUNCHER).all(|(word, own)| word == own))
             .collect();
         for start in &own {
-            let is_named = line.parts().iter().any(|part| part.argv.iter().take(32).eq(start.argv.iter()));
+            let is_named = line.commands().iter().any(|command| command.argv.iter().take(32).eq(start.argv.iter()));
             assert!(is_named, "line {number} was read as {line:?} and started {start:?}");
             let is_found = start.argv[0].contains('/') || Path::new(&start.path) == stubs.join(&start.argv[0]);
             assert!(is_found, "line {number} found {start:?}");
         }
-        assert!(own.len() <= line.parts().len(), "line {number}: {own:?}");
-        let first = &line.parts()[0];
+        assert!(own.len() <= line.commands().len(), "line {number}: {own:?}");
+        let first = &line.commands()[0];
         let is_there = !first.is_builtin() && (stubs.join(&first.argv[0]).exists());
         let is_refused = first.argv.iter().any(|word| word.starts_with("mkfs"));
         assert!(!is_there || is_refused || !own.is_empty(), "line {number} started nothing: {line:?}");

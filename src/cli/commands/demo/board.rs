@@ -22,14 +22,14 @@ pub struct Player {
     /// How often it came back from its journal.
     pub restarts: usize,
     /// Whether its run is over, and how.
-    pub end: Option<End>,
+    pub end: Option<PlayerEnd>,
     /// What its models are said to have consumed.
     pub usage: Usage,
 }
 
 /// How a player's run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum PlayerEnd {
     /// The model was done.
     Done,
     /// It was aborted, stopped or an error.
@@ -106,7 +106,7 @@ impl Board {
 
     /// Stagehands that ended well.
     pub fn done(&self) -> usize {
-        self.stagehands.iter().filter(|player| player.end == Some(End::Done)).count()
+        self.stagehands.iter().filter(|player| player.end == Some(PlayerEnd::Done)).count()
     }
 
     /// Tools that were run, by everyone.
@@ -172,7 +172,7 @@ impl Player {
                 self.doing = "back, going on from its journal".to_owned();
             }
             AgentEvent::AgentEnd { outcome, usage, .. } => {
-                self.end = Some(if *outcome == Outcome::Stop { End::Done } else { End::Failed });
+                self.end = Some(if *outcome == Outcome::Stop { PlayerEnd::Done } else { PlayerEnd::Failed });
                 self.usage += *usage;
             }
             _ => {}

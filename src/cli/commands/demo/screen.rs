@@ -6,7 +6,7 @@ use std::time::Duration;
 use playhouse::prelude::{AgentEvent, Event};
 use playhouse::supervision::{NodeSnapshot, NodeState};
 
-use super::board::{Board, End, Player};
+use super::board::{Board, Player, PlayerEnd};
 use super::play::{SCENES, STAGEHAND, UNLUCKY};
 use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours};
 
@@ -18,12 +18,12 @@ const ROWS: usize = SCENES.len() + 8;
 /// Where the demo is shown.
 #[derive(Debug)]
 pub struct Screen {
-    form: Form,
+    form: ScreenForm,
     colours: bool,
 }
 
 #[derive(Debug)]
-enum Form {
+enum ScreenForm {
     /// A table that is drawn over itself.
     Live {
         columns: usize,
@@ -38,8 +38,8 @@ impl Screen {
     /// The screen that stdout is.
     pub fn open() -> Self {
         let form = match size() {
-            Some((columns, rows)) if rows >= ROWS && columns >= 40 => Form::Live { columns, drawn: 0 },
-            Some(_) | None => Form::Lines,
+            Some((columns, rows)) if rows >= ROWS && columns >= 40 => ScreenForm::Live { columns, drawn: 0 },
+            Some(_) | None => ScreenForm::Lines,
         };
         Self { form, colours: stdout_colours() }
     }
@@ -62,7 +62,7 @@ impl Screen {
     /// Draws the live tree, where there is one.
     pub fn draw(&mut self, board: &Board, tree: &[NodeSnapshot]) -> io::Result<()> {
         let colours = self.colours;
-        let Form::Live { columns, drawn } = &mut self.form else { return Ok(()) };
+        let ScreenForm::Live { columns, drawn } = &mut self.form else { return Ok(()) };
         let lines = picture(board, tree, colours, *columns);
         let mut text = String::new();
         if *drawn > 0 {
@@ -78,7 +78,7 @@ impl Screen {
 
     /// Says what happened, where there is no live tree.
     pub fn tell(&self, board: &Board, event: &Event) -> io::Result<()> {
-        let Form::Lines = self.form else { return Ok(()) };
+        let ScreenForm::Lines = self.form else { return Ok(()) };
         let Some(scene) = board.scene(event) else { return Ok(()) };
         let line = match &event.event {
             AgentEvent::ToolExecutionEnd { summary, duration_ms, .. } => {
@@ -123,7 +123,7 @@ impl Screen {
 
     /// Leaves the screen as it is, at the start of a line.
     pub fn leave(&self) {
-        if let Form::Live { .. } = self.form {
+        if let ScreenForm::Live { .. } = self.form {
             // With stdout gone there is nothing to leave.
             let _ = self.write("\n");
         }
@@ -158,9 +158,9 @@ fn picture(board: &Board, tree: &[NodeSnapshot], colours: bool, columns: usize) 
 /// What a player does, in `room` columns.
 fn state(player: &Player, colours: bool, room: usize) -> String {
     let (mark, tint) = match (player.end, player.struck_at, player.restarts) {
-        (Some(End::Done), _, 0) => ("✓", Tint::Green),
-        (Some(End::Done), _, _) => ("✓ restarted:", Tint::Green),
-        (Some(End::Failed), _, _) => ("✗", Tint::Red),
+        (Some(PlayerEnd::Done), _, 0) => ("✓", Tint::Green),
+        (Some(PlayerEnd::Done), _, _) => ("✓ restarted:", Tint::Green),
+        (Some(PlayerEnd::Failed), _, _) => ("✗", Tint::Red),
         (None, Some(_), 0) => ("✗ panicked:", Tint::Red),
         (None, _, 1..) => ("↻ restarted:", Tint::Yellow),
         (None, None, 0) if player.messages == 0 => ("·", Tint::Dim),
@@ -199,6 +199,6 @@ mod tests {
         assert_eq!(state(&player(None, None, 0, 1), false, 12), "▸ says some…");
         assert_eq!(state(&player(None, Some(3), 0, 3), false, 30), "✗ panicked: says something [2…");
         assert_eq!(state(&player(None, Some(3), 1, 3), false, 30), "↻ restarted: says something […");
-        assert_eq!(state(&player(Some(End::Done), Some(3), 1, 6), false, 30), "✓ restarted: says something […");
+        assert_eq!(state(&player(Some(PlayerEnd::Done), Some(3), 1, 6), false, 30), "✓ restarted: says something […");
     }
 }

@@ -25,13 +25,13 @@ const NOW: u64 = 1_800_000_000;
 
 /// A request that came, and how many came before it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) number: usize,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The fields of a form.
     fn field(&self, name: &str) -> Option<String> {
         let pair = self.body.split('&').find_map(|pair| pair.strip_prefix(&format!("{name}=")))?;
@@ -42,14 +42,16 @@ impl Asked {
 /// A server that answers every request with what `answer` says: a status, headers, a body.
 pub(crate) struct Server {
     pub(crate) base: String,
-    pub(crate) asked: Arc<std::sync::Mutex<Vec<Asked>>>,
+    pub(crate) asked: Arc<std::sync::Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
-    pub(crate) async fn start(answer: impl Fn(&Asked) -> (u16, String, String) + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        answer: impl Fn(&ReceivedRequest) -> (u16, String, String) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<std::sync::Mutex<Vec<Asked>>> = Arc::default();
+        let asked: Arc<std::sync::Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let (answer, log, count) = (Arc::new(answer), asked.clone(), Arc::new(AtomicUsize::new(0)));
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
@@ -74,7 +76,7 @@ impl Server {
                             break (head.to_owned(), body.to_owned());
                         }
                     };
-                    let asked = Asked { number: count.fetch_add(1, Ordering::SeqCst), head, body };
+                    let asked = ReceivedRequest { number: count.fetch_add(1, Ordering::SeqCst), head, body };
                     let (status, headers, body) = answer(&asked);
                     log.lock().unwrap().push(asked);
                     let length = body.len();
@@ -92,18 +94,18 @@ impl Server {
         self.asked.lock().unwrap().len()
     }
 
-    pub(crate) fn last(&self) -> Asked {
+    pub(crate) fn last(&self) -> ReceivedRequest {
         self.asked.lock().unwrap().last().unwrap().clone()
     }
 }
 
-fn token(asked: &Asked) -> (u16, String, String) {
+fn token(asked: &ReceivedRequest) -> (u16, String, String) {
     let body =
         json!({"access_token": format!("ya29.canary-{}", asked.number), "expires_in": 3600, "token_type": "Bearer"});
     (200, "content-type: application/json\r\n".into(), body.to_string())
 }
 
-fn refused(_: &Asked) -> (u16, String, String) {
+fn refused(_: &ReceivedRequest) -> (u16, String, String) {
     (400, String::new(), r#"{"error":"invalid_grant","error_description":"Token has been expired or revoked."}"#.into())
 }
 
@@ -126,7 +128,7 @@ fn adc(file: &Value) -> (Adc, Arc<AtomicU64>) {
     of(file::read(&file.to_string()).unwrap())
 }
 
-fn of(found: Found) -> (Adc, Arc<AtomicU64>) {
+fn of(found: FoundCredentials) -> (Adc, Arc<AtomicU64>) {
     let time = Arc::new(AtomicU64::new(NOW));
     let clock = time.clone();
     (Adc::new(found, Arc::new(move || clock.load(Ordering::SeqCst))), time)
@@ -221,7 +223,7 @@ async fn a_person_who_logged_in_is_refreshed_and_pays() {
 
 #[tokio::test]
 async fn a_refused_login_says_what_to_do_and_shows_no_secret() {
-    let server = Server::start(|asked: &Asked| (400, String::new(), format!("bad: {}", asked.body))).await;
+    let server = Server::start(|asked: &ReceivedRequest| (400, String::new(), format!("bad: {}", asked.body))).await;
     for file in [authorized_user(&server.base), service_account(&server.base)] {
         let (adc, _) = adc(&file);
         let error = bearer(&adc).await.unwrap_err();
@@ -256,13 +258,13 @@ async fn a_token_that_a_service_sends_back_is_taken_out() {
 #[tokio::test]
 async fn what_fails_on_the_way_may_be_asked_again() {
     for (status, limited) in [(503, true), (429, true), (500, false), (502, false)] {
-        let server = Server::start(move |_: &Asked| (status, String::new(), "sorry".into())).await;
+        let server = Server::start(move |_: &ReceivedRequest| (status, String::new(), "sorry".into())).await;
         let (adc, _) = adc(&authorized_user(&server.base));
         let error = bearer(&adc).await.unwrap_err();
         assert!(error.is_retryable(), "{status}: {error:?}");
         assert_eq!(matches!(error, ProviderError::RateLimited { .. }), limited, "{status}");
     }
-    let server = Server::start(|_: &Asked| (200, String::new(), "<html>".into())).await;
+    let server = Server::start(|_: &ReceivedRequest| (200, String::new(), "<html>".into())).await;
     let (adc, _) = adc(&authorized_user(&server.base));
     assert!(matches!(bearer(&adc).await, Err(ProviderError::Network { .. })));
     // Nobody listens there.
@@ -281,7 +283,8 @@ async fn all_who_wait_share_one_failure() {
 
 #[tokio::test]
 async fn a_fetch_that_failed_is_not_kept() {
-    let server = Server::start(|asked: &Asked| if asked.number == 0 { refused(asked) } else { token(asked) }).await;
+    let server =
+        Server::start(|asked: &ReceivedRequest| if asked.number == 0 { refused(asked) } else { token(asked) }).await;
     let (adc, _) = adc(&authorized_user(&server.base));
     assert!(bearer(&adc).await.is_err());
     assert_eq!(bearer(&adc).await, Ok("Bearer ya29.canary-1".into()));
@@ -294,7 +297,7 @@ fn named(server: &Server) -> Environment {
 
 #[tokio::test]
 async fn the_metadata_server_is_asked_in_its_own_way() {
-    let server = Server::start(|asked: &Asked| {
+    let server = Server::start(|asked: &ReceivedRequest| {
         let (status, headers, body) = token(asked);
         (status, format!("{headers}Metadata-Flavor: Google\r\n"), body)
     })
@@ -312,7 +315,8 @@ async fn what_is_no_metadata_server_gets_no_trust() {
     let portal = Server::start(token).await;
     let (adc, _) = of(find(&named(&portal)).unwrap());
     assert!(matches!(bearer(&adc).await, Err(ProviderError::Auth { .. })), "a captive portal");
-    let bare = Server::start(|_: &Asked| (404, "Metadata-Flavor: Google\r\n".into(), "not found".into())).await;
+    let bare =
+        Server::start(|_: &ReceivedRequest| (404, "Metadata-Flavor: Google\r\n".into(), "not found".into())).await;
     let (adc, _) = of(find(&named(&bare)).unwrap());
     let error = bearer(&adc).await.unwrap_err().to_string();
     assert!(error.contains("no service account") && error.contains("gcloud auth"), "{error}");
@@ -326,7 +330,8 @@ async fn a_machine_without_a_metadata_server_says_what_to_do() {
     let unnamed = |answered: OnceLock<()>| {
         let tokens = Endpoint::metadata("http://127.0.0.1:1/token", Duration::from_secs(1)).unwrap();
         let source = Source::Metadata(Metadata { tokens, named: Explicit::No, answered });
-        of(Found { source, project: None, quota_project: None, secrets: Vec::new(), explicit: Explicit::No }).0
+        of(FoundCredentials { source, project: None, quota_project: None, secrets: Vec::new(), explicit: Explicit::No })
+            .0
     };
     let error = bearer(&unnamed(OnceLock::new())).await.unwrap_err();
     assert!(matches!(&error, ProviderError::Auth { message } if message.contains("gcloud auth")), "{error:?}");
@@ -337,7 +342,7 @@ async fn a_machine_without_a_metadata_server_says_what_to_do() {
 
 #[tokio::test]
 async fn a_service_account_that_another_may_use() {
-    let server = Server::start(|asked: &Asked| {
+    let server = Server::start(|asked: &ReceivedRequest| {
         if asked.head.starts_with("POST /iam") {
             let body = json!({"accessToken": "ya29.other", "expireTime": "2027-01-15T09:00:00Z"});
             (200, String::new(), body.to_string())
@@ -369,7 +374,7 @@ async fn a_service_account_that_another_may_use() {
 
 #[tokio::test]
 async fn somebody_whom_another_service_vouches_for() {
-    let server = Server::start(|asked: &Asked| {
+    let server = Server::start(|asked: &ReceivedRequest| {
         if asked.head.starts_with("GET /subject") {
             (200, String::new(), json!({"value": "canary-subject"}).to_string())
         } else {

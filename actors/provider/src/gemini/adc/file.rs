@@ -9,8 +9,8 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::exchange::Endpoint;
-use super::source::{External, Form, Impersonation, ServiceAccount, Source, Subject};
-use super::{Explicit, Found, jwt};
+use super::source::{External, Impersonation, ServiceAccount, Source, Subject, TokenForm};
+use super::{Explicit, FoundCredentials, jwt};
 use crate::gemini::models::RESERVED;
 
 /// Where Google gives tokens.
@@ -61,7 +61,7 @@ struct CredentialFormat {
 }
 
 /// Reads a credentials file; the error says what is wrong with it and what to do.
-pub(super) fn read(text: &str) -> Result<Found, String> {
+pub(super) fn read(text: &str) -> Result<FoundCredentials, String> {
     let file: Credentials = serde_json::from_str(text).map_err(|error| {
         // The error's own text may hold a piece of the file.
         format!("it is no credentials file (line {}, column {})", error.line(), error.column())
@@ -70,7 +70,7 @@ pub(super) fn read(text: &str) -> Result<Found, String> {
     let (project, quota_project) = (file.project_id.clone(), file.quota_project_id.clone());
     let source = source(file, &mut secrets)?;
     let project = project.or_else(|| quota_project.clone());
-    Ok(Found { source, project, quota_project, secrets, explicit: Explicit::Yes })
+    Ok(FoundCredentials { source, project, quota_project, secrets, explicit: Explicit::Yes })
 }
 
 fn source(file: Credentials, secrets: &mut Vec<Secret>) -> Result<Source, String> {
@@ -158,8 +158,8 @@ fn external(file: Credentials, secrets: &mut Vec<Secret>) -> Result<External, St
         }
     };
     let form = match from.format.r#type.as_str() {
-        "json" => Form::Json(need(from.format.subject_token_field_name, "subject_token_field_name")?),
-        _ => Form::Text,
+        "json" => TokenForm::Json(need(from.format.subject_token_field_name, "subject_token_field_name")?),
+        _ => TokenForm::Text,
     };
     let client = match (file.client_id, file.client_secret) {
         (Some(id), Some(secret)) => {

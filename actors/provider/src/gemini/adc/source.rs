@@ -72,7 +72,7 @@ pub(super) struct External {
     pub(super) audience: String,
     pub(super) subject_token_type: String,
     pub(super) subject: Subject,
-    pub(super) form: Form,
+    pub(super) form: TokenForm,
     pub(super) tokens: Endpoint,
     /// `client_id:client_secret`, where the exchange wants them.
     pub(super) client: Option<Secret>,
@@ -89,7 +89,7 @@ pub(super) enum Subject {
 
 /// What the other service's token is in.
 #[derive(Debug)]
-pub(super) enum Form {
+pub(super) enum TokenForm {
     Text,
     /// A JSON object, in the field of this name.
     Json(String),
@@ -217,8 +217,8 @@ impl External {
             }
         };
         let token = match &self.form {
-            Form::Text => Some(text.trim().to_owned()),
-            Form::Json(field) => {
+            TokenForm::Text => Some(text.trim().to_owned()),
+            TokenForm::Json(field) => {
                 let json: Option<serde_json::Value> = serde_json::from_str(&text).ok();
                 json.and_then(|json| Some(json.get(field)?.as_str()?.to_owned()))
             }

@@ -11,18 +11,18 @@ use playhouse::provider::ConnectionRules;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cue::Cue;
+use crate::checkpoint::Checkpoint;
 use crate::hand::Error;
 use crate::wire;
 
 /// A house on a data directory of its own.
 #[derive(Debug)]
-pub struct Troupe {
+pub struct BenchHouse {
     house: House,
     data: TempDir,
 }
 
-impl Troupe {
+impl BenchHouse {
     /// Opens a house that makes so many requests at once.
     pub async fn open(at_once: Option<NonZeroUsize>) -> Result<Self, Error> {
         let data = tempfile::tempdir()?;
@@ -31,20 +31,26 @@ impl Troupe {
         Ok(Self { house, data })
     }
 
-    /// Brings agents on stage; `cue` is told of every tool call.
-    pub async fn cast(&self, agents: usize, port: u16, model: &str, cue: &Cue) -> Result<Vec<AgentHandle>, Error> {
+    /// Starts so many agents; `checkpoint` is told of every tool call.
+    pub async fn spawn(
+        &self,
+        agents: usize,
+        port: u16,
+        model: &str,
+        checkpoint: &Checkpoint,
+    ) -> Result<Vec<AgentHandle>, Error> {
         let mut config = ModelConfig::openai(model, Secret::new("sk-bench"));
         config.base_url = Some(format!("http://127.0.0.1:{port}/v1"));
-        let tool: Arc<dyn Tool> = Arc::new(Lookup { cue: cue.clone() });
+        let tool: Arc<dyn Tool> = Arc::new(Lookup { checkpoint: checkpoint.clone() });
         let definition = Definition { tools: Some(ToolSet::new(vec![tool])?), ..Definition::default() };
-        let mut cast = Vec::with_capacity(agents);
+        let mut all = Vec::with_capacity(agents);
         for _ in 0..agents {
             let agent = self.house.agent().definition(definition.clone()).model(config.clone());
             let agent =
                 agent.system_prompt(wire::SYSTEM_PROMPT).durability(Durability::Os).limits(ExecutionLimits::none());
-            cast.push(agent.spawn().await?);
+            all.push(agent.spawn().await?);
         }
-        Ok(cast)
+        Ok(all)
     }
 
     /// Prompts one agent and gives its answer.
@@ -65,7 +71,7 @@ impl Troupe {
 
 /// The tool, as a user of Playhouse would write it.
 struct Lookup {
-    cue: Cue,
+    checkpoint: Checkpoint,
 }
 
 #[async_trait]
@@ -88,7 +94,7 @@ impl Tool for Lookup {
 
     async fn execute(&self, args: Value, _: ToolContext) -> Result<ToolResult, ToolError> {
         let number = args.get("number").and_then(Value::as_u64).unwrap_or_default();
-        self.cue.called(number).await;
+        self.checkpoint.called(number).await;
         let word = args.get("word").and_then(Value::as_str).unwrap_or_default();
         Ok(ToolResult::text(wire::tool_answer(word, number)))
     }

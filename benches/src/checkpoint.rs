@@ -7,7 +7,7 @@ use tokio::sync::Barrier;
 
 /// Tells what to do when a tool is called for the n-th time.
 #[derive(Clone, Default)]
-pub struct Cue(Option<Arc<Marks>>);
+pub struct Checkpoint(Option<Arc<Marks>>);
 
 struct Marks {
     at: Vec<u64>,
@@ -15,7 +15,7 @@ struct Marks {
     note: Box<dyn Fn(u64) + Send + Sync>,
 }
 
-impl Cue {
+impl Checkpoint {
     /// Conversations go on without meeting.
     pub fn none() -> Self {
         Self::default()
@@ -38,8 +38,8 @@ impl Cue {
     }
 }
 
-impl fmt::Debug for Cue {
+impl fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cue").field(&self.0.as_ref().map(|marks| &marks.at)).finish()
+        f.debug_tuple("Checkpoint").field(&self.0.as_ref().map(|marks| &marks.at)).finish()
     }
 }

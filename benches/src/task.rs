@@ -7,12 +7,12 @@ use playhouse::protocol::{Durability, lock};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::cue::Cue;
+use crate::checkpoint::Checkpoint;
 use crate::decode::Format;
 use crate::hand::{Error, Hand};
+use crate::house::BenchHouse;
 use crate::meter::{Meter, Used, cpu};
 use crate::tools::{self, Operation};
-use crate::troupe::Troupe;
 use crate::{decode, fanout, idle, journal, mock};
 
 /// Who does the work.
@@ -34,7 +34,7 @@ pub struct Talk {
     pub port: u16,
     /// How many at once.
     pub agents: usize,
-    /// Which play, see [`crate::wire`].
+    /// Which replies, see [`crate::wire`].
     pub model: String,
     /// Measure only from one tool call of all conversations to another.
     pub between: Option<(u64, u64)>,
@@ -45,8 +45,8 @@ pub struct Talk {
 
 /// What one child process does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case")]
-pub enum Role {
+#[serde(tag = "task", rename_all = "snake_case")]
+pub enum Task {
     /// The model service, until its input is closed.
     Mock,
     /// Conversations with the model service.
@@ -60,7 +60,7 @@ pub enum Role {
         /// How many bytes in all.
         bytes: usize,
     },
-    /// Agents that have answered one prompt and wait.
+    /// BenchHouse that have answered one prompt and wait.
     Idle {
         /// How many agents there are.
         agents: usize,
@@ -90,39 +90,39 @@ pub enum Role {
     },
 }
 
-/// Does what `role` says and gives what it used. Both sides get the same runtime.
-pub fn play(role: Role) -> Result<Used, Error> {
+/// Does what `task` says and gives what it used. Both sides get the same runtime.
+pub fn perform(task: Task) -> Result<Used, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        match role {
-            Role::Mock => {
+        match task {
+            Task::Mock => {
                 mock::serve().await;
                 Ok(Used::default())
             }
-            Role::Talk(talk) => converse(&talk).await,
-            Role::Decode { format, deltas, bytes } => decode::measure(format, deltas, bytes),
-            Role::Idle { agents } => idle::measure(agents).await,
-            Role::Fanout { subscribers, events } => fanout::measure(subscribers, events).await,
-            Role::Journal { durability, sessions, records } => journal::measure(durability, sessions, records).await,
-            Role::Tools { operation, turns } => tools::measure(operation, turns).await,
+            Task::Talk(talk) => converse(&talk).await,
+            Task::Decode { format, deltas, bytes } => decode::measure(format, deltas, bytes),
+            Task::Idle { agents } => idle::measure(agents).await,
+            Task::Fanout { subscribers, events } => fanout::measure(subscribers, events).await,
+            Task::Journal { durability, sessions, records } => journal::measure(durability, sessions, records).await,
+            Task::Tools { operation, turns } => tools::measure(operation, turns).await,
         }
     })
 }
 
 async fn converse(talk: &Talk) -> Result<Used, Error> {
     let marks: Arc<Mutex<Vec<f64>>> = Arc::default();
-    let cue = match talk.between {
-        None => Cue::none(),
+    let checkpoint = match talk.between {
+        None => Checkpoint::none(),
         Some((from, to)) => {
             let marks = marks.clone();
-            Cue::at(&[from, to], talk.agents, move |_| {
+            Checkpoint::at(&[from, to], talk.agents, move |_| {
                 lock(&marks).push(cpu().as_secs_f64());
             })
         }
     };
     let mut used = match talk.side {
-        Side::Hand => by_hand(talk, &cue).await?,
-        Side::House => by_house(talk, &cue).await?,
+        Side::Hand => by_hand(talk, &checkpoint).await?,
+        Side::House => by_house(talk, &checkpoint).await?,
     };
     if let [from, to] = lock(&marks).as_slice() {
         used.cpu = to - from;
@@ -130,36 +130,36 @@ async fn converse(talk: &Talk) -> Result<Used, Error> {
     Ok(used)
 }
 
-async fn by_hand(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
+async fn by_hand(talk: &Talk, checkpoint: &Checkpoint) -> Result<Used, Error> {
     let hand = Arc::new(Hand::new(talk.port)?);
     // The first request makes what is made once.
-    hand.converse("tools-1", &Cue::none()).await?;
+    hand.converse("tools-1", &Checkpoint::none()).await?;
     let meter = Meter::start();
     let mut all = JoinSet::new();
     for _ in 0..talk.agents {
-        let (hand, model, cue) = (hand.clone(), talk.model.clone(), cue.clone());
-        all.spawn(async move { hand.converse(&model, &cue).await });
+        let (hand, model, checkpoint) = (hand.clone(), talk.model.clone(), checkpoint.clone());
+        all.spawn(async move { hand.converse(&model, &checkpoint).await });
     }
     ended(all).await?;
     Ok(meter.read())
 }
 
-async fn by_house(talk: &Talk, cue: &Cue) -> Result<Used, Error> {
-    let troupe = Troupe::open(talk.at_once).await?;
-    for first in troupe.cast(1, talk.port, "tools-1", &Cue::none()).await? {
-        Troupe::converse(&first).await?;
+async fn by_house(talk: &Talk, checkpoint: &Checkpoint) -> Result<Used, Error> {
+    let house = BenchHouse::open(talk.at_once).await?;
+    for first in house.spawn(1, talk.port, "tools-1", &Checkpoint::none()).await? {
+        BenchHouse::converse(&first).await?;
     }
     let before = Meter::start();
-    let cast = troupe.cast(talk.agents, talk.port, &talk.model, cue).await?;
+    let agents = house.spawn(talk.agents, talk.port, &talk.model, checkpoint).await?;
     let meter = Meter::start();
     let mut all = JoinSet::new();
-    for agent in cast {
-        all.spawn(async move { Troupe::converse(&agent).await });
+    for agent in agents {
+        all.spawn(async move { BenchHouse::converse(&agent).await });
     }
     ended(all).await?;
     // What an agent holds from its start counts as memory; the time until it is there does not count as its turns'.
     let used = Used { cpu: meter.read().cpu, wall: meter.read().wall, ..before.read() };
-    troupe.close().await;
+    house.close().await;
     Ok(used)
 }
 

@@ -9,8 +9,8 @@ use playhouse::protocol::Durability;
 use crate::decode::Format;
 use crate::hand::Error;
 use crate::meter::Used;
-use crate::role::{Role, Side, Talk};
 use crate::table::{Beside, Goal, Row, Value, median, number};
+use crate::task::{Side, Talk, Task};
 use crate::tools::Operation;
 
 /// How much is done.
@@ -18,15 +18,15 @@ use crate::tools::Operation;
 pub struct Sizes {
     /// How often the sides take turns.
     pub rounds: usize,
-    /// Agents with tools, and the turns of each.
+    /// BenchHouse with tools, and the turns of each.
     pub turns: (usize, u64),
     /// Long conversations at once, and the calls between which is measured: at their start, and late.
     pub long: (usize, [(u64, u64); 2]),
-    /// Agents on one key, and how many requests it takes at once.
+    /// BenchHouse on one key, and how many requests it takes at once.
     pub pool: (usize, NonZeroUsize),
     /// Deltas of a response, and bytes to read in all.
     pub decode: (usize, usize),
-    /// Agents that stream at once.
+    /// BenchHouse that stream at once.
     pub streams: Vec<usize>,
     /// How many pieces each, and the milliseconds between them.
     pub pace: (u32, u64),
@@ -150,7 +150,7 @@ fn pool(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
     let (agents, at_once) = sizes.pool;
     let before = service.connections()?;
     let (side, port, model) = (Side::House, service.port, "tools-3".to_owned());
-    perform(&Role::Talk(Talk { side, port, agents, model, between: None, at_once: Some(at_once) }))?;
+    in_child(&Task::Talk(Talk { side, port, agents, model, between: None, at_once: Some(at_once) }))?;
     let opened = service.connections()? - before;
     let measure = format!("connections opened by {agents} agents, {at_once} requests at once");
     let most = Value::Count(at_once.get() as f64);
@@ -161,7 +161,7 @@ fn decode(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
     let (deltas, bytes) = sizes.decode;
     let mut rows = Vec::new();
     for format in Format::ALL {
-        let used = perform(&Role::Decode { format, deltas, bytes })?;
+        let used = in_child(&Task::Decode { format, deltas, bytes })?;
         let goal = match format {
             Format::Chat => Goal::AtLeast(Value::MegabytesPerSecond(200e6)),
             Format::Anthropic | Format::Responses | Format::Gemini | Format::Bedrock => Goal::None,
@@ -198,7 +198,7 @@ fn streams(sizes: &Sizes, service: &mut Service) -> Result<Vec<Row>, Error> {
 fn idle(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for agents in &sizes.idle {
-        let used = perform(&Role::Idle { agents: *agents })?;
+        let used = in_child(&Task::Idle { agents: *agents })?;
         let each = Value::Kilobytes(used.growth as f64 / *agents as f64);
         rows.push(Row::alone(format!("memory per idle agent, {agents}"), each, Goal::AtMost(Value::Kilobytes(12e3))));
     }
@@ -210,7 +210,7 @@ fn fanout(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for subscribers in subscribers {
         let events = (deliveries / *subscribers as u64).max(1);
-        let used = perform(&Role::Fanout { subscribers: *subscribers, events })?;
+        let used = in_child(&Task::Fanout { subscribers: *subscribers, events })?;
         let rate = Value::PerSecond(events as f64 * *subscribers as f64 / used.wall);
         rows.push(Row::alone(format!("events delivered, {subscribers} subscribers"), rate, Goal::None));
     }
@@ -227,7 +227,7 @@ fn journal(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
                 Durability::Os | Durability::None => *unflushed,
             };
             let records = (total / *sessions as u64).max(1);
-            let used = perform(&Role::Journal { durability, sessions: *sessions, records })?;
+            let used = in_child(&Task::Journal { durability, sessions: *sessions, records })?;
             let name = match durability {
                 Durability::Flush => "flush",
                 Durability::Os => "os",
@@ -245,7 +245,7 @@ fn tools(sizes: &Sizes, _: &mut Service) -> Result<Vec<Row>, Error> {
     for operation in Operation::ALL {
         let mut rounds = Vec::new();
         for _ in 0..sizes.rounds {
-            rounds.push(perform(&Role::Tools { operation, turns: sizes.tools })?);
+            rounds.push(in_child(&Task::Tools { operation, turns: sizes.tools })?);
         }
         let middle = |of: fn(&Used) -> f64| median(rounds.iter().map(of).collect());
         let call = middle(|used| used.wall);
@@ -314,7 +314,7 @@ impl std::fmt::Debug for Service {
 impl Service {
     /// Starts the process, and waits until it says its port.
     pub fn start() -> Result<Self, Error> {
-        let mut child = command(&Role::Mock)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command(&Task::Mock)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take();
         let mut output = BufReader::new(child.stdout.take().ok_or("the service has no output")?);
         let mut line = String::new();
@@ -360,7 +360,7 @@ impl Service {
             for side in [Side::Hand, Side::House] {
                 let before = self.connections()?;
                 let talk = Talk { side, port: self.port, agents, model: model.to_owned(), between, at_once: None };
-                let used = perform(&Role::Talk(talk))?;
+                let used = in_child(&Task::Talk(talk))?;
                 let opened = self.connections()? - before;
                 // One for the first conversation; after that each agent has at most one request open at a time.
                 if opened > agents as u64 + 1 {
@@ -385,17 +385,17 @@ impl Drop for Service {
     }
 }
 
-fn command(role: &Role) -> Result<Command, Error> {
+fn command(task: &Task) -> Result<Command, Error> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("role").arg(serde_json::to_string(role)?);
+    command.arg("task").arg(serde_json::to_string(task)?);
     Ok(command)
 }
 
-/// Does a role in a process of its own.
-pub fn perform(role: &Role) -> Result<Used, Error> {
-    let output = command(role)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+/// Does a task in a process of its own.
+pub fn in_child(task: &Task) -> Result<Used, Error> {
+    let output = command(task)?.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        return Err(format!("a process ended with {}: {role:?}", output.status).into());
+        return Err(format!("a process ended with {}: {task:?}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
