@@ -59,8 +59,17 @@ pub struct Life {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
-    /// Whether it cannot go on because its journal is damaged or someone else's.
-    is_lost: AtomicBool,
+    /// What became of its journal, if it cannot go on because of that.
+    loss: OnceLock<Loss>,
+}
+
+/// Why a journal is lost to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// It is damaged.
+    Damaged,
+    /// It is someone else's.
+    TakenOver,
 }
 
 /// Whether a session may already have a journal.
@@ -121,7 +130,7 @@ impl Life {
             left: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
-            is_lost: AtomicBool::new(false),
+            loss: OnceLock::new(),
             backstage,
         }
     }
@@ -145,14 +154,14 @@ impl Life {
         self.root == self.agent_id
     }
 
-    /// Its journal is damaged or someone else's, and it does not go on.
-    pub(super) fn lost(&self) {
-        self.is_lost.store(true, Ordering::SeqCst);
+    /// It does not go on: its journal is lost to it. The first reason counts.
+    pub(super) fn lost(&self, loss: Loss) {
+        let _ = self.loss.set(loss);
     }
 
-    /// Whether it does not go on because its journal is damaged or someone else's.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::SeqCst)
+    /// Why it does not go on, if its journal is lost to it.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        self.loss.get().copied()
     }
 
     /// Who has its sessions.
