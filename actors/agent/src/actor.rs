@@ -153,11 +153,7 @@ impl State {
             AgentMsg::WriterIs { address, writer } => self.writer_is(address, writer),
             AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
-            AgentMsg::ChildParked { call, reason } => {
-                if self.work().children.contains_key(&call) {
-                    self.park_with_child(&call, &reason);
-                }
-            }
+            AgentMsg::ChildParked { call, reason } => self.child_parked(&call, &reason),
             AgentMsg::ChildIs { call, doing } => self.feed(Report::ChildIs { call, doing }),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
@@ -167,6 +163,14 @@ impl State {
     }
 
     fn submit(&mut self, mut command: Command, permit: Permit, reply: Reply) {
+        if let Op::Configure { settings } = &command.op {
+            let promises = self.identity.services.journals.reader.promises(&self.identity.session());
+            let asked = settings.durability;
+            if !promises.keeps(asked) {
+                let _ = reply.send(Err(InputError::Durability { asked, strongest: promises.strongest }));
+                return;
+            }
+        }
         match &mut self.lifecycle {
             Lifecycle::Live(_) => {
                 self.work().replies.entry(command.id.clone()).or_default().push((reply, permit));

@@ -57,8 +57,17 @@ pub struct Identity {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
-    /// Whether it cannot go on because its journal is damaged or someone else's.
-    is_lost: AtomicBool,
+    /// What became of its journal, if it cannot go on because of that.
+    loss: OnceLock<Loss>,
+}
+
+/// Why a journal is lost to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// A record is missing or was changed, so what was done cannot be told.
+    Damaged,
+    /// Someone else owns the session now.
+    TakenOver,
 }
 
 /// Whether a session may already have a journal.
@@ -119,7 +128,7 @@ impl Identity {
             left: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
-            is_lost: AtomicBool::new(false),
+            loss: OnceLock::new(),
             services,
         }
     }
@@ -143,14 +152,14 @@ impl Identity {
         self.root == self.agent_id
     }
 
-    /// Its journal is damaged or someone else's, and it does not go on.
-    pub(crate) fn lost(&self) {
-        self.is_lost.store(true, Ordering::SeqCst);
+    /// It does not go on: its journal is lost to it. The first reason counts.
+    pub(crate) fn lost(&self, loss: Loss) {
+        let _ = self.loss.set(loss);
     }
 
-    /// Whether it does not go on because its journal is damaged or someone else's.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::SeqCst)
+    /// Why it does not go on, if its journal is lost to it.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.loss.get().copied()
     }
 
     /// Who has its sessions.

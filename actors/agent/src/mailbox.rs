@@ -47,6 +47,21 @@ pub struct Recovery {
     pub(crate) untold: Vec<Event>,
 }
 
+/// Why a journal did not give a machine to go on with.
+#[derive(Debug)]
+pub enum NoRecovery {
+    /// Something has to be mended first: the agent parks.
+    Parks(String),
+    /// Someone else has the session: the agent leaves it.
+    Leaves(String),
+}
+
+impl From<String> for NoRecovery {
+    fn from(reason: String) -> Self {
+        Self::Parks(reason)
+    }
+}
+
 /// What an agent is told.
 #[derive(Debug)]
 pub enum AgentMsg {
@@ -99,7 +114,7 @@ pub enum AgentMsg {
     /// A timer's time is up, unless it was disarmed meanwhile.
     TimerDue(Timer),
     /// The journal was folded, or could not be.
-    Recovered(Box<Result<Recovery, String>>),
+    Recovered(Box<Result<Recovery, NoRecovery>>),
     /// A writer that was searched for.
     WriterIs {
         /// The address it was searched under.

@@ -8,6 +8,7 @@ use playhouse_supervision::Task;
 use ractor::{ActorId, ActorRef};
 
 use super::state::{Lifecycle, State};
+use crate::identity::Loss;
 use crate::machine::{Effect, Report};
 use crate::mailbox::AgentMsg;
 
@@ -86,6 +87,8 @@ impl State {
             }
             CommitReport::Failed { batch, error, fate, refusal: Refusal::Fenced, .. } => {
                 let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
+                // Before anyone hears that something was not journaled: it is not to be mended here.
+                self.identity.lost(Loss::TakenOver);
                 let now = self.identity.services.clock.now();
                 let mut effects = machine.report(now, Report::CommitFailed { batch, error: error.clone(), fate });
                 // What became of its inputs is told; to park is for one who may go on.

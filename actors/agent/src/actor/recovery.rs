@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::Wake;
 use playhouse_protocol::{EventId, InputId, Seq, SessionId};
-use playhouse_session::{Loaded, StoreError, WriterMsg};
+use playhouse_session::{Failure, Loaded, WriterMsg};
 use playhouse_supervision::{Task, finish};
 
 use super::state::{Lifecycle, State};
-use crate::identity::Identity;
+use crate::identity::{Identity, Loss};
 use crate::machine::events::replay;
 use crate::machine::{Holes, InputError, Machine, Report};
-use crate::mailbox::{AgentMsg, Recovery};
+use crate::mailbox::{AgentMsg, NoRecovery, Recovery};
 
 impl State {
     /// Folds the journal; what arrives meanwhile is held.
@@ -30,7 +30,7 @@ impl State {
         self.show();
     }
 
-    pub(super) fn recovered(&mut self, outcome: Result<Recovery, String>) {
+    pub(super) fn recovered(&mut self, outcome: Result<Recovery, NoRecovery>) {
         let Lifecycle::Recovering { held, .. } = &mut self.lifecycle else { return };
         let held = std::mem::take(held);
         match outcome {
@@ -56,7 +56,7 @@ impl State {
                 self.carry_out(effects);
                 if let Lifecycle::Parked { reason } = &self.lifecycle {
                     if !held.iter().any(|msg| matches!(msg, AgentMsg::Unpark { .. })) {
-                        return refuse(held, reason.clone());
+                        return refuse(held, &InputError::Parked(reason.clone()));
                     }
                     self.recover("unparked", Wake::Asked);
                     for msg in held {
@@ -76,9 +76,14 @@ impl State {
                 }
                 self.show();
             }
-            Err(reason) => {
-                refuse(held, reason.clone());
+            Err(NoRecovery::Parks(reason)) => {
+                refuse(held, &InputError::Parked(reason.clone()));
                 self.park(reason);
+            }
+            Err(NoRecovery::Leaves(reason)) => {
+                self.identity.lost(Loss::TakenOver);
+                refuse(held, &InputError::TakenOver(reason.clone()));
+                self.leave(reason);
             }
         }
     }
@@ -106,7 +111,7 @@ impl State {
     /// Drops everything that is under way and ends: someone else owns the session, and it is not taken back.
     pub(super) fn leave(&mut self, reason: String) {
         tracing::warn!(agent = %self.identity.agent_id, "{reason}");
-        self.identity.lost();
+        self.identity.lost(Loss::TakenOver);
         self.drop_all(&reason, &InputError::TakenOver(reason.clone()));
         self.lifecycle = Lifecycle::Parked { reason };
         if self.identity.is_root() {
@@ -143,34 +148,34 @@ impl State {
     }
 }
 
-/// Tells those who waited that the agent is parked.
-fn refuse(held: Vec<AgentMsg>, reason: String) {
+/// Tells those who waited that the agent does not go on.
+fn refuse(held: Vec<AgentMsg>, error: &InputError) {
     for msg in held {
-        let parked = InputError::Parked(reason.clone());
+        let error = error.clone();
         match msg {
-            AgentMsg::Submit { reply, .. } => drop(reply.send(Err(parked))),
-            AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
-            AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
-            AgentMsg::Unpark { reply } => drop(reply.send(Err(parked))),
+            AgentMsg::Submit { reply, .. } => drop(reply.send(Err(error))),
+            AgentMsg::Look { reply, .. } => drop(reply.send(Err(error))),
+            AgentMsg::AwaitRest { reply } => drop(reply.send(Err(error))),
+            AgentMsg::Unpark { reply } => drop(reply.send(Err(error))),
             // Nothing else is held.
             _ => {}
         }
     }
 }
 
-async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Result<Recovery, String> {
+async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Result<Recovery, NoRecovery> {
     let mut session = identity.session();
     let (mut told, mut untold) = (identity.told(&session), Vec::new());
     loop {
-        let loaded = load(identity, &session).await.map_err(|error| error.to_string())?;
+        let loaded = load(identity, &session).await?;
         let journal = if loaded.damage.is_empty() { Holes::None } else { Holes::Possible };
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }
         if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
             // What was done can only be told from the journal, and nobody is here to accept the loss.
-            identity.lost();
-            return Err(format!("the journal of session `{session}` is damaged ({damage})"));
+            identity.lost(Loss::Damaged);
+            return Err(format!("the journal of session `{session}` is damaged ({damage})").into());
         }
         if loaded.entries.is_empty() {
             let mut opened = identity.opened.as_ref().clone();
@@ -188,7 +193,7 @@ async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Res
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
         if let (Some(parent), true) = (&machine.durable().spawned_by, identity.is_root()) {
             let parent = &parent.parent_session_id;
-            return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`"));
+            return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`").into());
         }
         if let Some(next) = machine.durable().rotated_to.clone() {
             identity.occupy(&next)?;
@@ -211,15 +216,12 @@ async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Res
 }
 
 /// Reads the journal through its writer, after everything that an earlier incarnation sent there.
-async fn load(identity: &Arc<Identity>, session: &SessionId) -> Result<Loaded, LoadError> {
+async fn load(identity: &Arc<Identity>, session: &SessionId) -> Result<Loaded, NoRecovery> {
     let load = |reply| WriterMsg::Load { session: session.clone(), reply };
-    Ok(identity.services.journals.ask(session, load).await??)
-}
-
-#[derive(Debug, thiserror::Error)]
-enum LoadError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the journal's writer cannot be reached: {0}")]
-    Writer(#[from] playhouse_supervision::Absent),
+    let loaded = identity.services.journals.ask(session, load).await;
+    let loaded = loaded.map_err(|absent| format!("the journal's writer cannot be reached: {absent}"))?;
+    loaded.map_err(|error| match error.failure() {
+        Failure::Fenced => NoRecovery::Leaves(error.to_string()),
+        Failure::Away | Failure::Broken => NoRecovery::Parks(error.to_string()),
+    })
 }
