@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::hub::{RING, Scope, Subscription};
-use crate::identity::Identity;
+use crate::identity::{Identity, Loss};
 use crate::machine::{InputError, RunReport};
 use crate::mailbox::{AgentMsg, AgentState};
 
@@ -233,7 +233,7 @@ impl AgentHandle {
         let mut sent_to = None;
         loop {
             let found = self.identity.services.agents.mailboxes.live(self.id().as_str(), sent_to).await;
-            let actor = found.map_err(|absent| told_before(sent_to, &command.id, HandleError::Absent(absent)))?;
+            let actor = found.map_err(|absent| told_before(sent_to, &command.id, self.gone(absent)))?;
             let (again, permit) = (command.clone(), place.clone());
             match ractor::call!(actor, |reply| AgentMsg::Submit { command: again, permit, reply }) {
                 Ok(Ok(())) => return Ok(()),
@@ -268,7 +268,16 @@ impl AgentHandle {
         &self,
         question: impl Fn(RpcReplyPort<Result<T, InputError>>) -> AgentMsg,
     ) -> Result<T, HandleError> {
-        Ok(self.identity.services.agents.mailboxes.ask(self.id().as_str(), question).await??)
+        let answer = self.identity.services.agents.mailboxes.ask(self.id().as_str(), question).await;
+        Ok(answer.map_err(|absent| self.gone(absent))??)
+    }
+
+    /// Why nobody answers: one that left its session to someone else says to whom.
+    fn gone(&self, absent: Absent) -> HandleError {
+        match self.identity.loss() {
+            Some(Loss::TakenOver(reason)) => InputError::TakenOver(reason.to_string()).into(),
+            Some(Loss::Damaged) | None => absent.into(),
+        }
     }
 
     /// How the run of an input ended, now or later. That it failed is no error here.

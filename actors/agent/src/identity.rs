@@ -43,10 +43,7 @@ pub struct Identity {
     session: Mutex<SessionId>,
     /// The agent at the top of its tree: itself, or the one whose sub-agent it is at some depth.
     pub root: AgentId,
-    /// The models that the program gave with a key, the latest first.
-    keyed: Mutex<Vec<Arc<ModelConfig>>>,
-    /// Its share in a connection.
-    lease: Mutex<Option<Lease>>,
+    models: Mutex<Models>,
     /// Whether its journal cannot exist yet, so that the first incarnation need not look.
     fresh: AtomicBool,
     /// Whether it had an incarnation.
@@ -58,16 +55,25 @@ pub struct Identity {
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
     /// What became of its journal, if it cannot go on because of that.
-    loss: OnceLock<Loss>,
+    loss: OnceLock<Box<Loss>>,
+}
+
+/// What an agent needs for asking models.
+#[derive(Debug)]
+struct Models {
+    /// Those that the program gave with a key, the latest first.
+    keyed: Vec<Arc<ModelConfig>>,
+    /// Its share in a connection.
+    lease: Option<Lease>,
 }
 
 /// Why a journal is lost to its agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// A record is missing or was changed, so what was done cannot be told.
     Damaged,
-    /// Someone else owns the session now.
-    TakenOver,
+    /// Someone else owns the session now; the text says who.
+    TakenOver(Box<str>),
 }
 
 /// Whether a session may already have a journal.
@@ -115,8 +121,7 @@ impl Identity {
             topic,
             root,
             session: Mutex::new(opened.session_id.clone()),
-            keyed: Mutex::new(keyed),
-            lease: Mutex::default(),
+            models: Mutex::new(Models { keyed, lease: None }),
             agent_id: opened.agent_id.clone(),
             address: address(&opened.agent_id).into(),
             definition,
@@ -154,12 +159,12 @@ impl Identity {
 
     /// It does not go on: its journal is lost to it. The first reason counts.
     pub(crate) fn lost(&self, loss: Loss) {
-        let _ = self.loss.set(loss);
+        let _ = self.loss.set(Box::new(loss));
     }
 
     /// Why it does not go on, if its journal is lost to it.
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        self.loss.get().copied()
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        self.loss.get().map(Box::as_ref)
     }
 
     /// Who has its sessions.
@@ -256,7 +261,7 @@ impl Identity {
 
     /// Remembers a model with its key, which no journal holds.
     pub(crate) fn learn(&self, model: Arc<ModelConfig>) {
-        let mut keyed = lock(&self.keyed);
+        let keyed = &mut lock(&self.models).keyed;
         let bare = ModelConfig { api_key: None, ..(*model).clone() };
         keyed.retain(|known| ModelConfig { api_key: None, ..(**known).clone() } != bare);
         // Whoever changes models again and again changes back to few.
@@ -268,7 +273,7 @@ impl Identity {
     pub(crate) fn given(&self, settings: &Arc<ModelConfig>) -> Arc<ModelConfig> {
         let mut model = settings.clone();
         if model.api_key.is_none() {
-            let keyed = lock(&self.keyed);
+            let keyed = &lock(&self.models).keyed;
             let same = |known: &&Arc<ModelConfig>| ModelConfig { api_key: None, ..(***known).clone() } == *model;
             let alike =
                 |known: &&Arc<ModelConfig>| known.provider == model.provider && known.base_url == model.base_url;
@@ -287,17 +292,17 @@ impl Identity {
     }
 
     pub(crate) fn lease(&self, lease: Lease) {
-        *lock(&self.lease) = Some(lease);
+        lock(&self.models).lease = Some(lease);
     }
 
     /// The connection it has a share in.
     pub(crate) fn leased(&self) -> Option<Arc<str>> {
-        lock(&self.lease).as_ref().map(|lease| lease.id().clone())
+        lock(&self.models).lease.as_ref().map(|lease| lease.id().clone())
     }
 
     /// Gives up its share in a connection: the agent is gone for good, or asks another model.
     pub fn let_go(&self) {
-        lock(&self.lease).take();
+        lock(&self.models).lease.take();
     }
 
     /// What the machine works with; `key` gives a model its key.

@@ -182,8 +182,8 @@ impl State {
     /// The child cannot go on, and neither can whoever waits for it. Someone else who has its session works for this
     /// agent's, which is therefore left to them.
     pub(super) fn child_parked(&mut self, call: &ToolCallId, reason: &str) {
-        match self.work().children.get(call).map(|child| child.identity.loss()) {
-            Some(Some(Loss::TakenOver)) => self.leave(format!("its sub-agent of call `{call}` is gone: {reason}")),
+        match self.work().children.get(call).map(|child| child.identity.loss().cloned()) {
+            Some(Some(Loss::TakenOver(_))) => self.leave(format!("its sub-agent of call `{call}` is gone: {reason}")),
             Some(Some(Loss::Damaged) | None) => self.park_with_child(call, reason),
             None => {}
         }
@@ -282,7 +282,7 @@ fn drive(
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
-            Err(error) if identity.loss() == Some(Loss::Damaged) => {
+            Err(error) if identity.loss() == Some(&Loss::Damaged) => {
                 let unknown = "what it did is not known: verify before repeating";
                 Err(ToolError::Failed(format!("the sub-agent cannot go on ({error}); {unknown}")))
             }

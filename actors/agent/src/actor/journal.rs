@@ -88,7 +88,7 @@ impl State {
             CommitReport::Failed { batch, error, fate, refusal: Refusal::Fenced, .. } => {
                 let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
                 // Before anyone hears that something was not journaled: it is not to be mended here.
-                self.identity.lost(Loss::TakenOver);
+                self.identity.lost(Loss::TakenOver(error.as_str().into()));
                 let now = self.identity.services.clock.now();
                 let mut effects = machine.report(now, Report::CommitFailed { batch, error: error.clone(), fate });
                 // What became of its inputs is told; to park is for one who may go on.

@@ -81,7 +81,7 @@ impl State {
                 self.park(reason);
             }
             Err(NoRecovery::Leaves(reason)) => {
-                self.identity.lost(Loss::TakenOver);
+                self.identity.lost(Loss::TakenOver(reason.as_str().into()));
                 refuse(held, &InputError::TakenOver(reason.clone()));
                 self.leave(reason);
             }
@@ -111,7 +111,7 @@ impl State {
     /// Drops everything that is under way and ends: someone else owns the session, and it is not taken back.
     pub(super) fn leave(&mut self, reason: String) {
         tracing::warn!(agent = %self.identity.agent_id, "{reason}");
-        self.identity.lost(Loss::TakenOver);
+        self.identity.lost(Loss::TakenOver(reason.as_str().into()));
         self.drop_all(&reason, &InputError::TakenOver(reason.clone()));
         self.lifecycle = Lifecycle::Parked { reason };
         if self.identity.is_root() {

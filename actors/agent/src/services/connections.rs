@@ -169,7 +169,7 @@ impl Connections {
 pub(crate) struct Lease {
     id: Arc<str>,
     /// The provider's place in memory, when the connection ends with its last lease.
-    own: Option<(Arc<Connections>, usize)>,
+    own: Option<Box<(Arc<Connections>, usize)>>,
 }
 
 impl Lease {
@@ -183,7 +183,7 @@ impl Lease {
             share.0 += 1;
             share.1.clone()
         };
-        Self { id, own: Some((connections.clone(), provider)) }
+        Self { id, own: Some(Box::new((connections.clone(), provider))) }
     }
 
     /// The address of the connection it is a share in.
@@ -194,7 +194,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some((connections, provider)) = self.own.take() else { return };
+        let Some((connections, provider)) = self.own.take().map(|own| *own) else { return };
         if let Some(mut share) = connections.leases.get_mut(&provider) {
             share.0 = share.0.saturating_sub(1);
         }
