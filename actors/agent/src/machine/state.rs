@@ -7,7 +7,7 @@
 
 mod apply;
 pub(super) mod digest;
-pub mod durable;
+pub(super) mod durable;
 pub mod events;
 pub(super) mod flight;
 pub(super) mod rare;

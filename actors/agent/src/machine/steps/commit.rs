@@ -11,7 +11,7 @@ use crate::machine::{Effect, InputError, Machine, Timer, events};
 impl Machine {
     /// Makes an entry and applies it; what follows from it waits until it is durable.
     pub(in crate::machine) fn push(&mut self, body: EntryBody) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        let loop_id = self.durable.loop_id();
         self.push_in(loop_id, body);
     }
 
@@ -44,7 +44,7 @@ impl Machine {
 
     /// An event that no entry holds, in its place among those that entries hold.
     pub(super) fn tell(&mut self, event: AgentEvent) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        let loop_id = self.durable.loop_id();
         self.flight.items.push(Deferred::Event { event, loop_id, at: self.now.wall });
     }
 
