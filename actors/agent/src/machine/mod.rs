@@ -37,7 +37,7 @@ pub use report::Doing;
 pub(crate) use report::Report;
 pub use state::durable::Durable;
 use state::flight::{Counters, InFlight};
-pub use state::run_report::RunReport;
+pub use state::run::RunReport;
 pub use state::{events, run};
 use steps::Step;
 

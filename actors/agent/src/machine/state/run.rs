@@ -1,11 +1,12 @@
-//! A run as the journal tells it: where it stands, turn by turn and call by call.
+//! A run as the journal tells it: where it stands, turn by turn and call by call, and what it amounts to when it is over.
 
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
     AgentMessage, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage, LoopId,
-    Message, Outcome, PermissionId, Point, Question, ResponseFormat, StopReason, ToolCallId, ToolResult, TurnId, Usage,
+    Message, Outcome, PermissionId, Point, Question, ResponseFormat, SessionId, StopReason, ToolCallId, ToolResult,
+    TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -339,6 +340,43 @@ impl Turn {
     /// The call with this id.
     pub(in crate::machine) fn slot(&self, id: &ToolCallId) -> Option<&CallSlot> {
         self.calls.iter().find(|slot| slot.id == *id)
+    }
+}
+
+/// A run that ended, for whoever waits for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    /// The session that it ran in.
+    pub session_id: SessionId,
+    /// The run's id, `{session}.{config}.{n}`.
+    pub loop_id: LoopId,
+    /// The input that started it.
+    pub input_id: InputId,
+    /// Whether there is an answer, or why there is none.
+    pub outcome: Outcome,
+    /// What it added to the conversation.
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// What all of its calls consumed together.
+    pub usage: Usage,
+}
+
+impl RunReport {
+    /// The last text of the model that is not empty: a run that was stopped may end with nothing.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let messages = self.messages.iter().rev().filter_map(|message| message.llm());
+        let said = messages.filter(|message| matches!(message, Message::Assistant { .. })).map(Message::text);
+        said.into_iter().find(|text| !text.trim().is_empty())
+    }
+
+    /// The text of the model's last message, empty when there is none.
+    pub fn text(&self) -> String {
+        self.messages
+            .iter()
+            .rev()
+            .filter_map(|message| message.llm())
+            .find(|message| matches!(message, Message::Assistant { .. }))
+            .map(Message::text)
+            .unwrap_or_default()
     }
 }
 
