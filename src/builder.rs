@@ -7,8 +7,8 @@ use std::sync::Arc;
 use playhouse_agent::{
     AgentHandle, Approvals, Definition, Hooks, Origin, PermissionPolicy, SubAgentTool, new_session_id,
 };
+use playhouse_protocol::InvalidAgentId;
 use playhouse_protocol::entry::{Opened, Settings, Wake};
-use playhouse_protocol::ids::InvalidAgentId;
 use playhouse_protocol::{
     AgentId, AgentMessage, CacheConfig, Durability, Event, ExecutionLimits, Mode, ModelConfig, PermissionMode,
     QueueMode, Restrictions, RetryConfig, SandboxMode, SessionId, ThinkingLevel, ToolExecutionStrategy,

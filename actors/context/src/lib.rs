@@ -9,6 +9,6 @@ mod tokens;
 mod view;
 
 pub use record::Record;
-pub use repair::{NO_RESULT, repaired};
-pub use tokens::{estimate_message, estimate_request, estimate_tokens};
+pub use repair::repaired;
+pub use tokens::{estimate_request, estimate_tokens};
 pub use view::{Holes, view};

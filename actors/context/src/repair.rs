@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use playhouse_protocol::message::{AgentMessage, Content, History, Message};
-use playhouse_protocol::{ToolCallId, transcript};
+use playhouse_protocol::{AgentMessage, Content, History, Message, ToolCallId, transcript};
 
 /// The answer to a call whose result is not in the journal.
-pub const NO_RESULT: &str = "No result was recorded for this call; verify before repeating it.";
+const NO_RESULT: &str = "No result was recorded for this call; verify before repeating it.";
 
 /// `history` as it is when providers take it, else a copy in which every call has exactly one result right after
 /// its message, results without a call are gone, and the user speaks first.

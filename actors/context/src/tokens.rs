@@ -13,7 +13,7 @@ pub fn estimate_tokens(text: &str) -> u64 {
 }
 
 /// About how many tokens a message has.
-pub fn estimate_message(message: &Message) -> u64 {
+fn estimate_message(message: &Message) -> u64 {
     let blocks = message.content().iter().map(|block| match block {
         Content::Text { text } => estimate_tokens(text),
         Content::Thinking { thinking, .. } => estimate_tokens(thinking),

@@ -181,7 +181,7 @@ pub enum Mode {
 
 impl Mode {
     /// Whether this is the default.
-    pub fn is_act(&self) -> bool {
+    pub(crate) fn is_act(&self) -> bool {
         *self == Self::Act
     }
 }
@@ -221,40 +221,6 @@ pub enum CacheStrategy {
     },
 }
 
-/// How much context a conversation may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContextConfig {
-    /// The whole budget, system prompt included.
-    pub max_context_tokens: u64,
-    /// What is set aside for the system prompt.
-    pub system_prompt_tokens: u64,
-    /// Messages at the end that are always kept whole.
-    pub keep_recent: usize,
-    /// Messages at the start that are always kept.
-    pub keep_first: usize,
-    /// Lines of a tool's output that survive shortening.
-    pub tool_output_max_lines: usize,
-}
-
-impl Default for ContextConfig {
-    fn default() -> Self {
-        Self {
-            max_context_tokens: 100_000,
-            system_prompt_tokens: 4_000,
-            keep_recent: 10,
-            keep_first: 2,
-            tool_output_max_lines: 50,
-        }
-    }
-}
-
-impl ContextConfig {
-    /// What is left for messages.
-    pub fn budget(&self) -> u64 {
-        self.max_context_tokens.saturating_sub(self.system_prompt_tokens)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,10 +248,5 @@ mod tests {
         let limits = ExecutionLimits { max_duration: Some(Duration::from_secs(3)), ..ExecutionLimits::none() };
         assert_eq!(tracker.exceeded(&limits, tracker.elapsed), None);
         assert!(tracker.exceeded(&limits, Duration::from_secs(3)).is_some());
-    }
-
-    #[test]
-    fn the_context_budget_leaves_room_for_the_system_prompt() {
-        assert_eq!(ContextConfig::default().budget(), 96_000);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{ToolCallId, TurnId};
+use crate::ids::{EntryId, ToolCallId, TurnId};
 use crate::usage::Usage;
 
 /// A block of a message.
@@ -283,6 +283,23 @@ impl FromIterator<AgentMessage> for History {
     fn from_iter<I: IntoIterator<Item = AgentMessage>>(messages: I) -> Self {
         Self(Arc::new(messages.into_iter().map(Arc::new).collect()))
     }
+}
+
+/// A point in a conversation, by the entry that brought what was said before it. So it stays where it is, whatever is put
+/// in the place of what came earlier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Point {
+    /// Before the first message: nothing was said.
+    Start,
+    /// After what this entry brought.
+    After {
+        /// The last entry whose messages come before the point.
+        entry: EntryId,
+        /// After so many of its messages, for an entry that brought a conversation: after all of them for `None`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<u32>,
+    },
 }
 
 #[cfg(test)]

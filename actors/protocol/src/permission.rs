@@ -56,7 +56,7 @@ pub enum GrantScope {
 
 impl GrantScope {
     /// Whether this is the default.
-    pub fn is_once(&self) -> bool {
+    fn is_once(&self) -> bool {
         *self == Self::Once
     }
 }

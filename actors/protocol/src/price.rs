@@ -57,7 +57,7 @@ impl Cost {
     pub const ZERO: Self = Self { nano_dollars: 0 };
 
     /// In dollars, for people.
-    pub fn dollars(self) -> f64 {
+    fn dollars(self) -> f64 {
         self.nano_dollars as f64 / 1e9
     }
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::lock::lock;
 
 /// A value of fewer characters is part of too many words.
-pub const SHORTEST: usize = 8;
+const SHORTEST: usize = 8;
 /// A value of more bytes is no secret that anything prints whole.
 const LONGEST: usize = 64 * 1024;
 /// A line of a secret that is a secret by itself has at least this many bytes.
@@ -68,7 +68,7 @@ impl fmt::Display for Secret {
 }
 
 /// What stands for the secret of this name.
-pub fn placeholder(name: &str) -> String {
+fn placeholder(name: &str) -> String {
     let name: String = name.chars().take(NAME).map(|c| if is_of_name(c) { c } else { '_' }).collect();
     format!("{OPEN}{name}]")
 }
@@ -163,7 +163,7 @@ impl Secrets {
     }
 
     /// As [`Secrets::redact`], for bytes.
-    pub fn redact_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
+    fn redact_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         let Some(set) = &self.0 else { return Cow::Borrowed(bytes) };
         if set.is_clean(bytes) {
             return Cow::Borrowed(bytes);

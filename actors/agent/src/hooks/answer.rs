@@ -19,7 +19,7 @@ const MOST_COMMAND: usize = 80;
 
 /// What hooks say, taken together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct HookAnswer {
     /// Reasons to end the run.
     halt: Vec<String>,
     /// What is told of hooks that failed.
@@ -71,23 +71,23 @@ enum Word {
 }
 
 /// What one command said by how it ended.
-pub(super) fn read(event: HookEvent, hook: &CommandHook, ended: Ended) -> Answer {
+pub(super) fn read(event: HookEvent, hook: &CommandHook, ended: Ended) -> HookAnswer {
     let of = format!("the {} hook `{}`", event.name(), cut(&hook.command, MOST_COMMAND));
     match ended {
-        Ended::NotStarted { reason } => Answer::failure(format!("{of} did not run: {reason}")),
+        Ended::NotStarted { reason } => HookAnswer::failure(format!("{of} did not run: {reason}")),
         Ended::TimedOut => {
             let seconds = hook.timeout.as_secs_f64();
-            Answer::failure(format!("{of} did not end within {seconds} s: make it faster, or raise its `timeout`"))
+            HookAnswer::failure(format!("{of} did not end within {seconds} s: make it faster, or raise its `timeout`"))
         }
         Ended::Killed { signal } => {
-            Answer::failure(format!("{of} was killed by signal {signal}: look into why, or remove it"))
+            HookAnswer::failure(format!("{of} was killed by signal {signal}: look into why, or remove it"))
         }
         Ended::Exited { code: 0, out, .. } => said(event, &of, &out),
         Ended::Exited { code: 2, err, .. } => {
             let reason = err.text().trim();
             let reason =
                 if reason.is_empty() { format!("{of} says no and gives no reason") } else { reason.to_owned() };
-            Answer { deny: vec![cut(&reason, MOST_TEXT)], ..Answer::default() }
+            HookAnswer { deny: vec![cut(&reason, MOST_TEXT)], ..HookAnswer::default() }
         }
         Ended::Exited { code, err, .. } => {
             let what = match code {
@@ -97,40 +97,40 @@ pub(super) fn read(event: HookEvent, hook: &CommandHook, ended: Ended) -> Answer
             };
             let told = err.text().trim();
             let told = if told.is_empty() { String::new() } else { format!(" ({})", cut(told, 1_000)) };
-            Answer::failure(format!("{of} {what}{told}"))
+            HookAnswer::failure(format!("{of} {what}{told}"))
         }
     }
 }
 
 /// What a command said on stdout.
-fn said(event: HookEvent, of: &str, out: &Output) -> Answer {
+fn said(event: HookEvent, of: &str, out: &Output) -> HookAnswer {
     let text = match out {
         Output::Whole(text) => text.trim(),
-        Output::Cut(_) => return Answer::failure(format!("{of} wrote more than 256 KiB: make its answer shorter")),
+        Output::Cut(_) => return HookAnswer::failure(format!("{of} wrote more than 256 KiB: make its answer shorter")),
     };
     if !text.starts_with('{') {
         let is_context = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
-        return if is_context { Answer::adding(text.to_owned()) } else { Answer::default() };
+        return if is_context { HookAnswer::adding(text.to_owned()) } else { HookAnswer::default() };
     }
     match serde_json::from_str::<Said>(text) {
         Ok(said) => said.meaning(event, of),
         Err(error) => {
             let hint = "write a hook's answer, or no text that begins with `{`";
-            Answer::failure(format!("{of} wrote JSON that is no answer ({error}): {hint}"))
+            HookAnswer::failure(format!("{of} wrote JSON that is no answer ({error}): {hint}"))
         }
     }
 }
 
 impl Said {
-    fn meaning(self, event: HookEvent, of: &str) -> Answer {
+    fn meaning(self, event: HookEvent, of: &str) -> HookAnswer {
         if let Some(message) = &self.system_message {
             tracing::warn!(hook = event.name(), "{message}");
         }
         let specific = self.specific.unwrap_or_default();
         if let Some(other) = specific.hook_event_name.filter(|name| name != event.name()) {
-            return Answer::failure(format!("{of} answered for `{other}`: let its `hookEventName` be the event's"));
+            return HookAnswer::failure(format!("{of} answered for `{other}`: let its `hookEventName` be the event's"));
         }
-        let mut answer = Answer::default();
+        let mut answer = HookAnswer::default();
         if self.goes_on == Some(false) {
             let reason = filled(self.stop_reason).unwrap_or_else(|| format!("{of} ended the run"));
             answer.halt.push(reason);
@@ -165,7 +165,7 @@ impl Said {
     }
 }
 
-impl Answer {
+impl HookAnswer {
     /// The answer of a hook that failed.
     fn failure(reason: String) -> Self {
         Self { failed: vec![reason], ..Self::default() }

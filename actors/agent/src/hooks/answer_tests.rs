@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn exit(event: HookEvent, code: i32, out: &str, err: &str) -> Answer {
+fn exit(event: HookEvent, code: i32, out: &str, err: &str) -> HookAnswer {
     let (out, err) = (Output::Whole(out.to_owned()), Output::Whole(err.to_owned()));
     read(event, &CommandHook::new("check.sh"), Ended::Exited { code, out, err })
 }
@@ -146,7 +146,7 @@ fn of_several_answers_the_strictest_counts() {
         (vec![one("deny"), one("ask"), one("allow")], stop("deny")),
         (vec![one("deny"), one("ask"), halt], BeforeTool::Halt { reason: "halt".to_owned() }),
     ] {
-        let all = answers.into_iter().fold(Answer::default(), Answer::joined);
+        let all = answers.into_iter().fold(HookAnswer::default(), HookAnswer::joined);
         assert_eq!(all.before_tool(), expected);
     }
     let changing = |n: u32| exit(HookEvent::PreToolUse, 0, &specific(json!({"updatedInput": {"n": n}})), "");

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use playhouse_protocol::{AgentMessage, Message};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, read};
+use super::answer::{HookAnswer, read};
 use super::matcher::Matcher;
 use super::process::{Scene, run};
 use super::{ToolCallInfo, ToolResultInfo};
@@ -192,12 +192,12 @@ pub(super) struct Round {
 }
 
 impl Round {
-    pub(super) async fn before_tool(&self, info: &ToolCallInfo) -> Answer {
+    pub(super) async fn before_tool(&self, info: &ToolCallInfo) -> HookAnswer {
         let told = json!({"tool_name": info.name, "tool_input": info.args.as_ref(), "tool_use_id": info.call.as_str()});
         self.ask(&info.name, told).await
     }
 
-    pub(super) async fn after_tool(&self, info: &ToolResultInfo) -> Answer {
+    pub(super) async fn after_tool(&self, info: &ToolResultInfo) -> HookAnswer {
         let text = info.result.llm().map(Message::text).unwrap_or_default();
         let told = json!({
             "tool_name": info.name,
@@ -208,21 +208,21 @@ impl Round {
         self.ask(&info.name, told).await
     }
 
-    pub(super) async fn prompt(&self, messages: &[Arc<AgentMessage>]) -> Answer {
+    pub(super) async fn prompt(&self, messages: &[Arc<AgentMessage>]) -> HookAnswer {
         let texts: Vec<String> = messages.iter().filter_map(|message| message.llm()).map(Message::text).collect();
         self.ask("", json!({"prompt": texts.join("\n")})).await
     }
 
-    pub(super) async fn stop(&self, refusals: u32) -> Answer {
+    pub(super) async fn stop(&self, refusals: u32) -> HookAnswer {
         self.ask("", json!({"stop_hook_active": refusals > 0})).await
     }
 
-    pub(super) async fn session_start(&self, source: SessionSource) -> Answer {
+    pub(super) async fn session_start(&self, source: SessionSource) -> HookAnswer {
         self.ask(source.as_str(), json!({"source": source.as_str()})).await
     }
 
     /// Tells every command that is for `subject`, side by side, one that is there twice once.
-    async fn ask(&self, subject: &str, told: Value) -> Answer {
+    async fn ask(&self, subject: &str, told: Value) -> HookAnswer {
         let mut asked: Vec<&CommandHook> = Vec::new();
         for hook in &self.hooks {
             let is_for = !self.event.has_matcher() || hook.matcher.matches(subject);
@@ -231,14 +231,14 @@ impl Round {
             }
         }
         if asked.is_empty() {
-            return Answer::default();
+            return HookAnswer::default();
         }
         let input = self.input(told);
         let answers = asked.into_iter().map(|hook| self.tell(hook, input.as_bytes()));
-        join_all(answers).await.into_iter().fold(Answer::default(), Answer::joined)
+        join_all(answers).await.into_iter().fold(HookAnswer::default(), HookAnswer::joined)
     }
 
-    async fn tell(&self, hook: &CommandHook, input: &[u8]) -> Answer {
+    async fn tell(&self, hook: &CommandHook, input: &[u8]) -> HookAnswer {
         read(self.event, hook, run(hook, input, &self.scene).await)
     }
 

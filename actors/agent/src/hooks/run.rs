@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, join_all};
 use playhouse_protocol::AgentMessage;
 
-use super::answer::Answer;
+use super::answer::HookAnswer;
 use super::commands::Round;
 use super::process::Scene;
 use super::{Decision, Ending, Hook, Hooks, InputFilter, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
@@ -68,11 +68,11 @@ impl Hooks {
             HookCall::SessionStart { source } => {
                 let (own, round) = (self.session_start.clone(), round(HookPoint::SessionStart));
                 Box::pin(async move {
-                    let mut answer = Answer::default();
+                    let mut answer = HookAnswer::default();
                     if let Some(own) = own
                         && let Some(text) = own(source).await
                     {
-                        answer = Answer::adding(text);
+                        answer = HookAnswer::adding(text);
                     }
                     if let Some(round) = round {
                         answer = answer.joined(round.session_start(source).await);
@@ -89,15 +89,15 @@ async fn before_tool(
     round: Option<Round>,
     mut info: ToolCallInfo,
 ) -> BeforeTool {
-    let mut answer = Answer::default();
+    let mut answer = HookAnswer::default();
     if let Some(own) = own {
         match own(info.clone()).await {
             Decision::Allow => {}
             Decision::Deny(reason) => return BeforeTool::Block { reason },
-            Decision::Ask(reason) => answer = Answer::asking(reason),
+            Decision::Ask(reason) => answer = HookAnswer::asking(reason),
             Decision::Amend(args) => {
                 info.args = Arc::new(args);
-                answer = Answer::amending(info.args.clone());
+                answer = HookAnswer::amending(info.args.clone());
             }
         }
     }

@@ -37,8 +37,8 @@ pub use report::Doing;
 pub(crate) use report::Report;
 pub use state::durable::Durable;
 use state::flight::{Counters, InFlight};
-pub use state::run_report::RunReport;
-pub use state::{durable, events, run};
+pub use state::run::RunReport;
+pub use state::{events, run};
 use steps::Step;
 
 /// How long a hook may take, unless it is one of the slow.
@@ -114,12 +114,6 @@ impl Setup {
     fn hook_deadline(&self, asked: HookPoint) -> Duration {
         let more = if self.slow_hooks.points.has(asked) { self.slow_hooks.seconds } else { 0 };
         HOOK_DEADLINE + Duration::from_secs(more.into())
-    }
-
-    /// The model to ask after falling back so often.
-    fn model(&self, fallen: u32) -> &Arc<ModelConfig> {
-        let fallback = usize::try_from(fallen).ok().and_then(|n| n.checked_sub(1));
-        fallback.and_then(|n| self.fallbacks.get(n)).unwrap_or(&self.model)
     }
 }
 
@@ -218,7 +212,7 @@ impl Machine {
             return self.finish_input();
         }
         // A yes for good is in the journal before it is written down: it may not have come to that.
-        let calls = self.durable.run.as_deref().and_then(run::Run::turn).into_iter().flat_map(|turn| &turn.calls);
+        let calls = self.durable.calls().iter();
         let lasting: Vec<String> = calls.flat_map(|slot| slot.lasting_rules.iter().cloned()).collect();
         if !lasting.is_empty() {
             self.act(Effect::Remember { rules: lasting });

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use playhouse_agent::machine::durable::{Durable, Run};
-use playhouse_agent::machine::{AfterTool, BeforeTool, Holes, HookPoint, Machine, Verdict, events};
+use playhouse_agent::machine::run::Run;
+use playhouse_agent::machine::{AfterTool, BeforeTool, Durable, Holes, HookPoint, Machine, Verdict, events};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use playhouse_agent::machine::durable::{CallState, Durable, Run, RunPhase};
-use playhouse_agent::machine::{Holes, Machine, events};
+use playhouse_agent::machine::run::{CallState, Run, RunPhase};
+use playhouse_agent::machine::{Durable, Holes, Machine, events};
 use playhouse_protocol::{Command, ContinuationKind, Entry, EntryId, Op, Seq};
 use playhouse_session::record;
 use serde_json::{Value, json};

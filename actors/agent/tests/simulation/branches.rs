@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    AfterTool, BeforeTool, Effect, Filtered, Holes, HookCall, HookPoint, Machine, MayStop, Now, Permit, SessionStart,
-    Setup, Verdict, events,
+    AfterTool, BeforeTool, Durable, Effect, Filtered, Holes, HookCall, HookPoint, Machine, MayStop, Now, Permit,
+    SessionStart, Setup, Verdict, events,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::chain::chain;

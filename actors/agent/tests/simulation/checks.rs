@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use playhouse_agent::machine::durable::Durable;
-use playhouse_agent::machine::{Effect, HookPoint, HookSet, events};
+use playhouse_agent::machine::{Durable, Effect, HookPoint, HookSet, events};
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{InputKind, Opened};
 use playhouse_protocol::transcript::{self, TranscriptEnd};

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use playhouse_agent::machine::durable::Durable;
 use playhouse_agent::machine::{
-    AfterTool, Approver, BeforeTool, CancelTarget, Doing, Effect, FilterVerdict, Filtered, Holes, HookCall, HookId,
-    HookPoint, InputError, Machine, MayStop, Now, Permit, SessionStart, Setup, Timer, Verdict,
+    AfterTool, Approver, BeforeTool, CancelTarget, Doing, Durable, Effect, FilterVerdict, Filtered, Holes, HookCall,
+    HookId, HookPoint, InputError, Machine, MayStop, Now, Permit, SessionStart, Setup, Timer, Verdict,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{Opened, Wake};

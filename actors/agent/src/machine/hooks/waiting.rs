@@ -51,8 +51,7 @@ impl Machine {
     }
 
     pub(in crate::machine) fn run_hook(&mut self, hook: HookId, call: HookCall) {
-        let stopping = self.durable.run.as_ref().is_some_and(|run| run.is_stopping());
-        let after = if stopping { ABORTING_DEADLINE } else { self.setup.hook_deadline(call.point()) };
+        let after = if self.durable.is_stopping() { ABORTING_DEADLINE } else { self.setup.hook_deadline(call.point()) };
         self.act(Effect::Hook { hook, call });
         self.act(Effect::Arm { timer: Timer::Hook(hook), after });
     }
@@ -100,16 +99,19 @@ impl Machine {
         let found = self.flight.run.tool_hooks.iter().find(|(_, (waiting, _))| waiting == call).map(|(hook, _)| *hook);
         if let Some(hook) = found {
             self.flight.run.tool_hooks.remove(&hook);
-            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
-            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            self.cancel_hook(hook);
         }
+    }
+
+    fn cancel_hook(&mut self, hook: HookId) {
+        self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
+        self.out.push(Effect::Disarm(Timer::Hook(hook)));
     }
 
     /// An abort ends every hook at once. What a hook would have allowed does not happen; what it only follows is over.
     pub(in crate::machine) fn cancel_hooks(&mut self) {
         if let RunHook::Waiting { hook, point } = self.flight.run.hook {
-            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
-            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            self.cancel_hook(hook);
             self.flight.run.hook = match point {
                 HookPoint::AfterTurn | HookPoint::AfterLoop => {
                     RunHook::Answered { point, verdict: Box::new(Verdict::Noted) }
@@ -128,8 +130,7 @@ impl Machine {
             };
         }
         for (hook, (call, _)) in std::mem::take(&mut self.flight.run.tool_hooks) {
-            self.out.push(Effect::Cancel(CancelTarget::Hook(hook)));
-            self.out.push(Effect::Disarm(Timer::Hook(hook)));
+            self.cancel_hook(hook);
             let Some(tool) = self.flight.run.tools.get_mut(&call) else { continue };
             match tool.phase {
                 ToolPhase::Closing => self.take_after_tool(&call, AfterTool::Done),

@@ -79,15 +79,13 @@ impl Durable {
                         next_attempt: 0,
                         model: 0,
                         empty: 0,
-                        requested: None,
                         response: None,
                         calls: Vec::new(),
                     }));
                 }
             }
-            EntryBody::Requested { call_id, message_id, attempt, .. } => {
+            EntryBody::Requested { attempt, .. } => {
                 if let Some(turn) = self.turn_mut() {
-                    turn.requested = Some((call_id.clone(), message_id.clone()));
                     turn.next_attempt = attempt.saturating_add(1);
                 }
             }
@@ -323,8 +321,7 @@ impl Durable {
     }
 
     pub(super) fn answer(&mut self, id: &ToolCallId, result: &ToolResult, is_error: bool, at: u64, hook_due: bool) {
-        let Some(run) = &self.run else { return };
-        let Some(turn) = run.turn() else { return };
+        let Some((run, turn)) = self.run_and_turn() else { return };
         let Some(slot) = turn.slot(id) else { return };
         let message = Arc::new(slot.answer(result, is_error, at, run.turn_id(turn.index)));
         self.set_call(id, CallState::Ended { message, hook_due });

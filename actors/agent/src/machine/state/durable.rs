@@ -12,7 +12,7 @@ use playhouse_protocol::{
 use super::digest::Digest;
 use super::rare::RareState;
 use super::recent_inputs::RecentInputs;
-pub use super::run::{CallOrigin, CallSlot, CallState, Pending, Run, RunPhase, RunRequest, ToolHookState, Turn, Wants};
+use super::run::{CallSlot, CallState, Pending, Run, Turn};
 use crate::machine::RunReport;
 
 /// The fold of a journal.
@@ -35,7 +35,7 @@ pub struct Durable {
     /// The conversation, without the open turn's results: these come when the turn ends.
     pub record: Record,
     /// A digest of the conversation, kept up message by message.
-    pub digest: Digest,
+    pub(in crate::machine) digest: Digest,
     /// Steering that no turn has taken yet, oldest first.
     pub steering: VecDeque<QueuedInput>,
     /// Follow-ups that no turn has taken yet, oldest first.
@@ -43,11 +43,11 @@ pub struct Durable {
     /// An accepted prompt or continuation whose run has not begun.
     pub pending: Option<Box<Pending>>,
     /// What it was allowed and what it planned: most have neither.
-    pub rare: Option<Box<RareState>>,
+    pub(in crate::machine) rare: Option<Box<RareState>>,
     /// The run; an agent without one has no room for it.
     pub run: Option<Box<Run>>,
     /// An ended run whose `after_loop` is still due.
-    pub closing: Option<Arc<RunReport>>,
+    pub(in crate::machine) closing: Option<Arc<RunReport>>,
     /// Commands that the journal has, so that one that is repeated is not taken twice.
     pub seen: RecentInputs,
     /// The latest runs that ended, oldest first and a bounded number, for those who ask late.
@@ -65,7 +65,7 @@ pub struct Durable {
     /// The text of the session's first prompt; empty before it.
     pub first_prompt: Arc<str>,
     /// Before the last run's first response.
-    pub rerun_point: Option<Box<Point>>,
+    pub(in crate::machine) rerun_point: Option<Box<Point>>,
     /// Why the agent is parked.
     pub parked: Option<String>,
     /// The session that took over.
@@ -115,11 +115,40 @@ impl Durable {
         durable
     }
 
+    /// The run under way and its turn; `None` between turns.
+    pub(in crate::machine) fn run_and_turn(&self) -> Option<(&Run, &Turn)> {
+        let run = self.run.as_deref()?;
+        Some((run, run.turn()?))
+    }
+
+    /// The turn under way; `None` between turns.
+    pub fn turn(&self) -> Option<&Turn> {
+        self.run.as_deref().and_then(Run::turn)
+    }
+
+    /// The calls of the turn under way, in order; none between turns.
+    pub(in crate::machine) fn calls(&self) -> &[CallSlot] {
+        self.turn().map(|turn| turn.calls.as_slice()).unwrap_or_default()
+    }
+
+    /// The run that an entry made now belongs to.
+    pub(in crate::machine) fn loop_id(&self) -> Option<LoopId> {
+        self.run.as_ref().map(|run| run.loop_id.clone())
+    }
+
+    /// Whether what is under way is being ended: by an abort, or by a limit.
+    pub(in crate::machine) fn is_stopping(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.is_stopping())
+    }
+
+    /// How far the turn under way has fallen back: 0 is the settings' own model.
+    pub(in crate::machine) fn fallen_back(&self) -> u32 {
+        self.turn().map_or(0, |turn| turn.model)
+    }
+
     /// The model that answers now: the settings' own, or one that the open turn has fallen back on.
     pub fn model(&self) -> &Arc<ModelConfig> {
-        let fallen = self.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model);
-        let fallback = usize::try_from(fallen).ok().and_then(|n| n.checked_sub(1));
-        fallback.and_then(|n| self.settings.fallbacks.get(n)).unwrap_or(&self.settings.model)
+        model_after(self.fallen_back(), &self.settings.model, &self.settings.fallbacks)
     }
 
     /// Whether something is left to do.
@@ -144,8 +173,8 @@ impl Durable {
     }
 
     /// Whether nothing goes on until someone answers a question, here or in the sub-agents for whose calls `waits` holds.
-    pub fn waits_for_others(&self, waits: impl Fn(&ToolCallId) -> bool) -> bool {
-        let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
+    pub(in crate::machine) fn waits_for_others(&self, waits: impl Fn(&ToolCallId) -> bool) -> bool {
+        let calls = self.calls();
         let at_work = |slot: &CallSlot| match &slot.state {
             CallState::Started { effect: EffectClass::Child { .. }, .. } => !waits(&slot.id),
             CallState::Granted { .. } | CallState::Denied { .. } | CallState::Started { .. } => true,
@@ -159,7 +188,7 @@ impl Durable {
 
     /// The sessions of sub-agents that were started and have given nothing yet.
     pub fn children_under_way(&self) -> Vec<SessionId> {
-        let calls = self.run.as_deref().and_then(Run::turn).map(|turn| turn.calls.as_slice()).unwrap_or_default();
+        let calls = self.calls();
         let session = |slot: &CallSlot| match &slot.state {
             CallState::Started { effect: EffectClass::Child { session }, .. } => Some(session.clone()),
             _ => None,
@@ -170,11 +199,21 @@ impl Durable {
     /// The conversation as a model may be shown it now, open calls answered for.
     pub fn transcript(&self) -> History {
         let mut history = self.record.messages().clone();
-        if let Some(turn) = self.run.as_deref().and_then(Run::turn) {
+        if let Some(turn) = self.turn() {
             for answer in turn.answers() {
                 history.push(answer.clone());
             }
         }
         repaired(&history)
     }
+}
+
+/// The model to ask after falling back so often: 0 is the own one.
+pub(in crate::machine) fn model_after<'a>(
+    fallen: u32,
+    own: &'a Arc<ModelConfig>,
+    fallbacks: &'a [Arc<ModelConfig>],
+) -> &'a Arc<ModelConfig> {
+    let fallback = usize::try_from(fallen).ok().and_then(|n| n.checked_sub(1));
+    fallback.and_then(|n| fallbacks.get(n)).unwrap_or(own)
 }

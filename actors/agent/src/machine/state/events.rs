@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use playhouse_protocol::chain::chain;
 use playhouse_protocol::entry::Placed;
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Mode, Outcome,
-    Passage, PermissionId, ProviderError, Question, Seq, StopReason, ToolResult, Usage,
+    AgentEvent, AgentMessage, Content, EffectClass, Entry, EntryBody, Event, EventId, LoopId, Message, MessageId, Mode,
+    Outcome, Passage, PermissionId, ProviderError, Question, Seq, StopReason, ToolResult, Usage,
 };
 
 use super::rare::queued_as;
@@ -118,7 +118,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
             attempt: *attempt,
         }),
         EntryBody::AttemptFailed { message_id, attempt, error, delay_ms, model, .. } => {
-            let message = Arc::new(failed_message(before, error, entry.at));
+            let message = Arc::new(failed_response(before, error, entry.at).into());
             out.push(AgentEvent::MessageEnd { message_id: message_id.clone(), message });
             out.push(AgentEvent::ProviderRetry {
                 attempt: *attempt,
@@ -214,7 +214,7 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
             }
         }
         EntryBody::TurnEnded { turn_index, usage, .. } => {
-            if let Some(turn) = before.run.as_deref().and_then(Run::turn)
+            if let Some(turn) = before.turn()
                 && let Some(message) = &turn.response
             {
                 out.push(AgentEvent::TurnEnd {
@@ -264,40 +264,43 @@ pub fn derive(before: &Durable, entry: &Entry) -> Vec<AgentEvent> {
     out
 }
 
-/// The model's message as far as it is known before its first piece.
-pub(crate) fn empty_response(before: &Durable, at: u64) -> AgentMessage {
-    assistant(before, StopReason::Stop, None, at)
-}
-
 /// The model that is asked next, if it is another.
 fn fallen_back(before: &Durable, model: u32) -> Option<Arc<str>> {
-    let asked = before.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model);
+    let asked = before.fallen_back();
     let next = before.settings.fallbacks.get(usize::try_from(model).ok()?.checked_sub(1)?)?;
     (model != asked).then(|| format!("{}/{}", next.provider, next.id).into())
 }
 
 /// The model's message of an attempt that failed.
-pub(crate) fn failed_message(before: &Durable, error: &ProviderError, at: u64) -> AgentMessage {
-    assistant(before, StopReason::Error, Some(error.to_string()), at)
+pub(in crate::machine) fn failed_response(before: &Durable, error: &ProviderError, at: u64) -> Message {
+    let mut message = response(before, Vec::new(), StopReason::Error, at);
+    if let Message::Assistant { error_message, .. } = &mut message {
+        *error_message = Some(error.to_string());
+    }
+    message
 }
 
-fn assistant(before: &Durable, stop_reason: StopReason, error_message: Option<String>, at: u64) -> AgentMessage {
+/// A message of the model that answers now, but for what it consumed.
+pub(in crate::machine) fn response(
+    before: &Durable,
+    content: Vec<Content>,
+    stop_reason: StopReason,
+    at: u64,
+) -> Message {
     let model = before.model();
     Message::Assistant {
-        content: Vec::new(),
+        content,
         stop_reason,
         model: model.id.clone(),
         provider: model.provider.clone(),
         usage: Usage::default(),
         timestamp: at,
-        error_message,
+        error_message: None,
     }
-    .into()
 }
 
 fn find<'a>(before: &'a Durable, id: &playhouse_protocol::ToolCallId) -> Option<(&'a Run, &'a Turn, &'a CallSlot)> {
-    let run = before.run.as_ref()?;
-    let turn = run.turn()?;
+    let (run, turn) = before.run_and_turn()?;
     Some((run, turn, turn.slot(id)?))
 }
 
@@ -398,7 +401,7 @@ fn end(
 
 /// Open questions are shown again under the same id.
 fn ask_again(before: &Durable, out: &mut Vec<AgentEvent>) {
-    let Some(turn) = before.run.as_deref().and_then(Run::turn) else { return };
+    let Some(turn) = before.turn() else { return };
     for slot in &turn.calls {
         if let CallState::Asked { permission_id, question } = &slot.state {
             out.push(required(slot, permission_id, question));

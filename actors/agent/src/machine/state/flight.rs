@@ -154,7 +154,7 @@ pub(crate) struct PendingBatch {
 #[derive(Debug)]
 pub(crate) enum Deferred {
     /// The batch's next entry is durable: these are its events.
-    Entry { entry: Arc<Entry>, events: Vec<AgentEvent>, loop_id: Option<LoopId> },
+    Entry { entry: Arc<Entry>, events: Vec<AgentEvent> },
     /// An event that no entry holds.
     Event { event: AgentEvent, loop_id: Option<LoopId>, at: u64 },
     /// To be handed out as an effect, unless it was called off meanwhile.

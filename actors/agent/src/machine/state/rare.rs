@@ -6,7 +6,7 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{Opened, PlannedChange, Wake};
 use playhouse_protocol::{AgentMessage, EntryBody, InputId, ToolCallId, ToolResult};
 
-use super::run::{Pending, Run, RunRequest};
+use super::run::{Pending, RunRequest};
 use crate::machine::Durable;
 
 /// What few sessions have: kept in a box, since there may be very many agents.
@@ -89,7 +89,7 @@ impl Durable {
 
     /// A call goes into the plan; the model is told so.
     pub(super) fn plan_change(&mut self, id: &ToolCallId, change: u32, at: u64) {
-        let Some(slot) = self.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(id)) else { return };
+        let Some(slot) = self.turn().and_then(|turn| turn.slot(id)) else { return };
         let planned = PlannedChange { change, tool_name: slot.name.clone(), args: slot.args.clone() };
         let rare = self.rare_mut();
         rare.last_change = rare.last_change.max(change);

@@ -1,12 +1,12 @@
-//! A run as the journal tells it: where it stands, turn by turn and call by call.
+//! A run as the journal tells it: where it stands, turn by turn and call by call, and what it amounts to when it is over.
 
 use std::sync::Arc;
 
 use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
-    AgentMessage, CallId, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage,
-    LoopId, Message, MessageId, Outcome, PermissionId, Point, Question, ResponseFormat, StopReason, ToolCallId,
-    ToolResult, TurnId, Usage,
+    AgentMessage, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage, LoopId,
+    Message, Outcome, PermissionId, Point, Question, ResponseFormat, SessionId, StopReason, ToolCallId, ToolResult,
+    TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub struct Pending {
     /// What the run begins with.
     pub request: RunRequest,
     /// The form that the answer must have.
-    pub format: Option<Arc<ResponseFormat>>,
+    pub(in crate::machine) format: Option<Arc<ResponseFormat>>,
     /// Whether it was aborted before it began.
     pub aborting: bool,
 }
@@ -42,13 +42,13 @@ pub struct Run {
     /// The input that started it.
     pub input_id: InputId,
     /// How it continues; `None` for a prompt.
-    pub continuation: Option<ContinuationKind>,
+    pub(in crate::machine) continuation: Option<ContinuationKind>,
     /// The prompt, until its first turn places it.
     pub prompt: Vec<Arc<AgentMessage>>,
     /// Where the conversation stood when it began.
-    pub start: Point,
+    pub(in crate::machine) start: Point,
     /// Where it stood before the first response.
-    pub first_response: Option<Point>,
+    pub(in crate::machine) first_response: Option<Point>,
     /// Which part of the run the next step is about.
     pub phase: RunPhase,
     /// What it used of its limits.
@@ -56,11 +56,11 @@ pub struct Run {
     /// What all of its calls consumed together, empty answers included.
     pub usage: Usage,
     /// What the call of its last turn consumed.
-    pub turn_usage: Usage,
+    pub(in crate::machine) turn_usage: Usage,
     /// The form that its answer must have.
-    pub format: Option<Arc<ResponseFormat>>,
+    pub(in crate::machine) format: Option<Arc<ResponseFormat>>,
     /// The planned changes that its first turn carries out.
-    pub plan: Vec<PlannedChange>,
+    pub(in crate::machine) plan: Vec<PlannedChange>,
     /// Whether an abort was accepted.
     pub aborting: bool,
     /// The limit that ends what is under way.
@@ -68,7 +68,7 @@ pub struct Run {
     /// Why a hook ends it.
     pub halt: Option<String>,
     /// What it goes on with because a hook did not let it stop, until its next turn places it.
-    pub go_on_with: Option<Placed>,
+    pub(in crate::machine) go_on_with: Option<Placed>,
     /// How often in a row a hook did not let it stop, nobody else having said anything.
     pub refusals: u32,
 }
@@ -105,11 +105,9 @@ pub struct Turn {
     /// The model of the next attempt: 0 is the settings' own, then those it falls back on.
     pub model: u32,
     /// How many answers were empty.
-    pub empty: u32,
-    /// The latest request and the message that it will stream; `None` before the first.
-    pub requested: Option<(CallId, MessageId)>,
+    pub(in crate::machine) empty: u32,
     /// The model's message; `None` until it is complete.
-    pub response: Option<Arc<AgentMessage>>,
+    pub(in crate::machine) response: Option<Arc<AgentMessage>>,
     /// The calls in the response, in its order.
     pub calls: Vec<CallSlot>,
 }
@@ -124,13 +122,13 @@ pub struct CallSlot {
     /// The model's, or what a hook put in their place.
     pub args: Arc<Value>,
     /// Who asks for it: the calls of a plan were approved with it.
-    pub origin: CallOrigin,
+    pub(in crate::machine) origin: CallOrigin,
     /// What `before_tool_execution` said of it.
-    pub hook: ToolHookState,
+    pub(in crate::machine) hook: ToolHookState,
     /// How far it has come, as the journal tells.
     pub state: CallState,
     /// Rules that its answer made to last.
-    pub lasting_rules: Vec<String>,
+    pub(in crate::machine) lasting_rules: Vec<String>,
 }
 
 /// Who asks for a tool call.
@@ -193,7 +191,7 @@ pub enum CallState {
 
 impl CallSlot {
     /// Whether it ended and failed.
-    pub fn has_failed(&self) -> bool {
+    pub(in crate::machine) fn has_failed(&self) -> bool {
         match &self.state {
             CallState::Ended { message, .. } => {
                 matches!(message.llm(), Some(Message::ToolResult { is_error: true, .. }))
@@ -212,7 +210,7 @@ impl CallSlot {
     }
 
     /// The id of the next question about it. The arguments, and so the question, may be others once a hook has spoken.
-    pub fn question(&self) -> PermissionId {
+    pub(in crate::machine) fn question(&self) -> PermissionId {
         match self.hook {
             ToolHookState::Due => format!("{}/ask", self.id).into(),
             ToolHookState::Passed | ToolHookState::Asks(_) => format!("{}/ask/hooked", self.id).into(),
@@ -247,7 +245,13 @@ impl CallSlot {
     }
 
     /// The message that answers it.
-    pub fn answer(&self, result: &ToolResult, is_error: bool, at: u64, turn_id: TurnId) -> AgentMessage {
+    pub(in crate::machine) fn answer(
+        &self,
+        result: &ToolResult,
+        is_error: bool,
+        at: u64,
+        turn_id: TurnId,
+    ) -> AgentMessage {
         AgentMessage::Llm(LlmMessage {
             message: Message::ToolResult {
                 tool_call_id: self.id.clone(),
@@ -271,7 +275,7 @@ impl Run {
     }
 
     /// Whether what is under way is being ended: by an abort, or by a limit.
-    pub fn is_stopping(&self) -> bool {
+    pub(in crate::machine) fn is_stopping(&self) -> bool {
         self.aborting || self.limit.is_some()
     }
 
@@ -298,7 +302,7 @@ impl Run {
     }
 
     /// The name of a turn of this run.
-    pub fn turn_id(&self, turn_index: u32) -> TurnId {
+    pub(in crate::machine) fn turn_id(&self, turn_index: u32) -> TurnId {
         TurnId { loop_id: self.loop_id.clone(), turn_index }
     }
 }
@@ -322,7 +326,7 @@ impl Turn {
     }
 
     /// The answers so far, in call order.
-    pub fn answers(&self) -> impl Iterator<Item = &Arc<AgentMessage>> {
+    pub(in crate::machine) fn answers(&self) -> impl Iterator<Item = &Arc<AgentMessage>> {
         self.calls.iter().filter_map(|slot| match &slot.state {
             CallState::Ended { message, .. } => Some(message),
             CallState::Open
@@ -334,8 +338,45 @@ impl Turn {
     }
 
     /// The call with this id.
-    pub fn slot(&self, id: &ToolCallId) -> Option<&CallSlot> {
+    pub(in crate::machine) fn slot(&self, id: &ToolCallId) -> Option<&CallSlot> {
         self.calls.iter().find(|slot| slot.id == *id)
+    }
+}
+
+/// A run that ended, for whoever waits for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunReport {
+    /// The session that it ran in.
+    pub session_id: SessionId,
+    /// The run's id, `{session}.{config}.{n}`.
+    pub loop_id: LoopId,
+    /// The input that started it.
+    pub input_id: InputId,
+    /// Whether there is an answer, or why there is none.
+    pub outcome: Outcome,
+    /// What it added to the conversation.
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// What all of its calls consumed together.
+    pub usage: Usage,
+}
+
+impl RunReport {
+    /// The last text of the model that is not empty: a run that was stopped may end with nothing.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let messages = self.messages.iter().rev().filter_map(|message| message.llm());
+        let said = messages.filter(|message| matches!(message, Message::Assistant { .. })).map(Message::text);
+        said.into_iter().find(|text| !text.trim().is_empty())
+    }
+
+    /// The text of the model's last message, empty when there is none.
+    pub fn text(&self) -> String {
+        self.messages
+            .iter()
+            .rev()
+            .filter_map(|message| message.llm())
+            .find(|message| matches!(message, Message::Assistant { .. }))
+            .map(Message::text)
+            .unwrap_or_default()
     }
 }
 

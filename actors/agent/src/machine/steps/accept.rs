@@ -9,7 +9,7 @@ use playhouse_protocol::{
     PermissionDecision, PermissionId, Point, Question,
 };
 
-use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::state::run::{CallSlot, CallState};
 use crate::machine::{Durable, Effect, InputError, Machine, Timer, overdue};
 
 /// How many steers and follow-ups may wait for their turn.
@@ -140,8 +140,7 @@ impl Machine {
 
     /// The call that waits for an answer to this question.
     pub(super) fn asked(&self, permission_id: &PermissionId) -> Option<(&CallSlot, &Question)> {
-        let turn = self.durable.run.as_deref().and_then(Run::turn)?;
-        turn.calls.iter().find_map(|slot| match &slot.state {
+        self.durable.calls().iter().find_map(|slot| match &slot.state {
             CallState::Asked { permission_id: open, question } if open == permission_id => {
                 Some((slot, question.as_ref()))
             }

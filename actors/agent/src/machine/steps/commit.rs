@@ -11,7 +11,7 @@ use crate::machine::{Effect, InputError, Machine, Timer, events};
 impl Machine {
     /// Makes an entry and applies it; what follows from it waits until it is durable.
     pub(in crate::machine) fn push(&mut self, body: EntryBody) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        let loop_id = self.durable.loop_id();
         self.push_in(loop_id, body);
     }
 
@@ -21,14 +21,14 @@ impl Machine {
         }
         let entry = Arc::new(Entry {
             id: self.next_entry_id(loop_id.as_ref()),
-            loop_id: loop_id.clone(),
+            loop_id,
             parent: self.durable.tail.clone(),
             at: self.now.wall,
             body,
         });
         let events = events::derive(&self.durable, &entry);
         self.durable.apply(&entry);
-        self.flight.items.push(Deferred::Entry { entry: entry.clone(), events, loop_id });
+        self.flight.items.push(Deferred::Entry { entry: entry.clone(), events });
         self.flight.entries.push(entry);
     }
 
@@ -44,7 +44,7 @@ impl Machine {
 
     /// An event that no entry holds, in its place among those that entries hold.
     pub(super) fn tell(&mut self, event: AgentEvent) {
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        let loop_id = self.durable.loop_id();
         self.flight.items.push(Deferred::Event { event, loop_id, at: self.now.wall });
     }
 
@@ -91,11 +91,11 @@ impl Machine {
 
     fn release(&mut self, item: Deferred, seqs: &mut std::slice::Iter<'_, Seq>) {
         match item {
-            Deferred::Entry { entry, events, loop_id } => {
+            Deferred::Entry { entry, events } => {
                 self.counters.last_seq = seqs.next().copied().unwrap_or(self.counters.last_seq);
                 self.counters.next_k = 0;
                 for event in events {
-                    self.emit(event, loop_id.clone(), entry.at);
+                    self.emit(event, entry.loop_id.clone(), entry.at);
                 }
             }
             Deferred::Event { event, loop_id, at } => self.emit(event, loop_id, at),

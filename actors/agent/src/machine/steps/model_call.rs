@@ -10,6 +10,7 @@ use playhouse_protocol::{
 };
 use serde_json::Value;
 
+use crate::machine::state::durable::model_after;
 use crate::machine::state::flight::OpenCall;
 use crate::machine::state::run::Run;
 use crate::machine::{CancelTarget, Effect, Holes, Machine, events};
@@ -20,8 +21,7 @@ const MAX_EMPTY: u32 = 2;
 impl Machine {
     /// Journals the intent and asks the model once it is durable.
     pub(super) fn request(&mut self) {
-        let Some(run) = &self.durable.run else { return };
-        let Some(turn) = run.turn() else { return };
+        let Some((run, turn)) = self.durable.run_and_turn() else { return };
         let attempt = turn.next_attempt;
         let call: CallId = format!("{}/{}/{attempt}", run.loop_id, turn.index).into();
         let message_id = message_id(run, turn.index, attempt);
@@ -46,7 +46,7 @@ impl Machine {
     fn stream_config(&self, attempt: u32) -> StreamConfig {
         let settings = &self.durable.settings;
         StreamConfig {
-            model_config: self.setup.model(self.fallen()).clone(),
+            model_config: model_after(self.durable.fallen_back(), &self.setup.model, &self.setup.fallbacks).clone(),
             system_prompt: settings.system_prompt.clone(),
             conversation: self.durable.session_id.shared(),
             tail: Vec::new(),
@@ -64,14 +64,9 @@ impl Machine {
         }
     }
 
-    /// How far the open turn has fallen back: 0 is the settings' own model.
-    fn fallen(&self) -> u32 {
-        self.durable.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.model)
-    }
-
     /// Whether there is another model, should this one fail.
     pub fn can_fall_back(&self) -> bool {
-        usize::try_from(self.fallen()).is_ok_and(|fallen| fallen < self.setup.fallbacks.len())
+        usize::try_from(self.durable.fallen_back()).is_ok_and(|fallen| fallen < self.setup.fallbacks.len())
     }
 
     pub(super) fn is_open(&self, call: &CallId, attempt: u32) -> bool {
@@ -85,7 +80,7 @@ impl Machine {
         if !open.shown {
             open.shown = true;
             let message_id = open.message_id.clone();
-            let message = Arc::new(events::empty_response(&self.durable, at));
+            let message = Arc::new(events::response(&self.durable, Vec::new(), StopReason::Stop, at).into());
             self.tell(AgentEvent::MessageStart { message_id, message });
         }
     }
@@ -109,9 +104,8 @@ impl Machine {
         if !self.is_open(call, attempt) {
             return;
         }
-        self.attempt_failed(error, delay_ms, self.fallen());
-        let Some(run) = &self.durable.run else { return };
-        let Some(turn) = run.turn() else { return };
+        self.attempt_failed(error, delay_ms, self.durable.fallen_back());
+        let Some((run, turn)) = self.durable.run_and_turn() else { return };
         let next = attempt.saturating_add(1);
         let message_id = message_id(run, turn.index, next);
         if let Some(open) = &mut self.flight.run.call {
@@ -172,7 +166,7 @@ impl Machine {
             self.fail_with(&error);
             return;
         }
-        self.attempt_failed(error, 0, self.fallen().saturating_add(1));
+        self.attempt_failed(error, 0, self.durable.fallen_back().saturating_add(1));
         self.flight.run.call = None;
         self.flight.run.lost = 0;
     }
@@ -180,9 +174,9 @@ impl Machine {
     /// The answer holds nothing. It is asked for again, but not for ever.
     fn empty(&mut self, usage: Usage) {
         let error = ProviderError::Empty { usage: Box::new(usage) };
-        let before = self.durable.run.as_deref().and_then(Run::turn).map_or(0, |turn| turn.empty);
+        let before = self.durable.turn().map_or(0, |turn| turn.empty);
         if before < MAX_EMPTY {
-            self.attempt_failed(error, 0, self.fallen());
+            self.attempt_failed(error, 0, self.durable.fallen_back());
             self.flight.run.call = None;
             return;
         }
@@ -203,25 +197,22 @@ impl Machine {
             return;
         }
         self.flight.run.lost += 1;
-        self.attempt_failed(error, 0, self.fallen());
+        self.attempt_failed(error, 0, self.durable.fallen_back());
         self.flight.run.call = None;
     }
 
     fn fail_with(&mut self, error: &ProviderError) {
-        let failed = events::failed_message(&self.durable, error, self.now.wall);
-        if let AgentMessage::Llm(LlmMessage { mut message, .. }) = failed {
-            if let (Message::Assistant { usage, .. }, ProviderError::Empty { usage: used }) = (&mut message, error) {
-                *usage = **used;
-            }
-            self.close_call(message, error.kind());
+        let mut message = events::failed_response(&self.durable, error, self.now.wall);
+        if let (Message::Assistant { usage, .. }, ProviderError::Empty { usage: used }) = (&mut message, error) {
+            *usage = **used;
         }
+        self.close_call(message, error.kind());
     }
 
     /// Ends the open call, or the turn's missing one, as aborted, with what has come of it.
     pub(super) fn abort_call(&mut self) {
         if self.flight.run.call.is_none() {
-            let Some(run) = &self.durable.run else { return };
-            let Some(turn) = run.turn() else { return };
+            let Some((run, turn)) = self.durable.run_and_turn() else { return };
             let id: CallId = format!("{}/{}/{}", run.loop_id, turn.index, turn.next_attempt).into();
             let message_id = message_id(run, turn.index, turn.next_attempt);
             let attempt = turn.next_attempt;
@@ -233,16 +224,8 @@ impl Machine {
             let call = open.id.clone();
             self.out.push(Effect::Cancel(CancelTarget::Call(call)));
         }
-        let model = self.durable.model();
-        self.answer_with(Message::Assistant {
-            content: if text.is_empty() { Vec::new() } else { vec![Content::text(text)] },
-            stop_reason: StopReason::Aborted,
-            model: model.id.clone(),
-            provider: model.provider.clone(),
-            usage: Usage::default(),
-            timestamp: self.now.wall,
-            error_message: None,
-        });
+        let content = if text.is_empty() { Vec::new() } else { vec![Content::text(text)] };
+        self.answer_with(events::response(&self.durable, content, StopReason::Aborted, self.now.wall));
     }
 
     pub(super) fn answer_with(&mut self, message: Message) {
@@ -253,8 +236,7 @@ impl Machine {
         self.show_message();
         let Some(open) = self.flight.run.call.take() else { return };
         self.flight.run.lost = 0;
-        let Some(run) = &self.durable.run else { return };
-        let Some(turn) = run.turn() else { return };
+        let Some((run, turn)) = self.durable.run_and_turn() else { return };
         let turn_id = run.turn_id(turn.index);
         let message = with_unique_calls(message, &open.id, &self.durable.call_ids);
         let message = Arc::new(AgentMessage::Llm(LlmMessage { message, turn_id: Some(turn_id) }));

@@ -17,15 +17,15 @@ use playhouse_protocol::{
 use crate::machine::hooks::tool_hooks::StartDecision;
 use crate::machine::state::digest;
 use crate::machine::state::flight::{ToolFlight, ToolPhase};
-use crate::machine::state::run::{CallOrigin, CallSlot, CallState, Run, ToolHookState};
+use crate::machine::state::run::{CallOrigin, CallSlot, CallState, ToolHookState};
 use crate::machine::{
     Approver, Authority, Effect, HookCall, HookPoint, Machine, PERMISSION_DEADLINE, Step, Timer, Verdict, Vetting,
 };
 
 /// How many calls of one response are run.
-pub const MAX_CALLS: usize = 25;
+const MAX_CALLS: usize = 25;
 /// After how many failures in a row the rest of a response's calls is not run.
-pub const MAX_FAILURES: usize = 5;
+const MAX_FAILURES: usize = 5;
 
 impl Machine {
     /// A call that nothing has happened to: as far as the stages take it at once.
@@ -63,7 +63,7 @@ impl Machine {
         if slot.origin == CallOrigin::Plan {
             return None;
         }
-        let calls = &self.durable.run.as_deref().and_then(Run::turn)?.calls;
+        let calls = self.durable.calls();
         let at = calls.iter().position(|other| other.id == slot.id)?;
         if at >= MAX_CALLS {
             return Some(format!(
@@ -203,8 +203,8 @@ impl Machine {
     /// Whether no call before it that is not done touches what it touches: reads run beside reads, writes beside what
     /// touches other places, everything else alone.
     fn may_start(&self, slot: &CallSlot) -> bool {
-        let Some(turn) = self.durable.run.as_deref().and_then(Run::turn) else { return false };
-        let mut before = turn.calls.iter().take_while(|other| other.id != slot.id).filter(|other| !other.is_over());
+        let mut before =
+            self.durable.calls().iter().take_while(|other| other.id != slot.id).filter(|other| !other.is_over());
         let Some(first) = before.next() else { return true };
         if slot.origin == CallOrigin::Plan {
             return false;

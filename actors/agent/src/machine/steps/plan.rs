@@ -9,13 +9,12 @@ use std::sync::Arc;
 use playhouse_protocol::entry::{BlockStage, PlannedChange};
 use playhouse_protocol::{
     AgentMessage, CallId, Content, EffectClass, EntryBody, InputId, Message, MessageId, Mode, PlanDecision, StopReason,
-    Usage,
 };
 
 use crate::machine::state::flight::OpenCall;
 use crate::machine::state::rare::listed;
 use crate::machine::state::run::{CallOrigin, CallSlot, Run};
-use crate::machine::{InputError, Machine, Step};
+use crate::machine::{InputError, Machine, Step, events};
 
 /// What a sub-agent is told whose parent only plans.
 const CHILD_PLANS: &str = "nothing may be changed while the plan is being made, and a sub-agent has no plan of its own; \
@@ -72,8 +71,9 @@ impl Machine {
 
     /// The first response of a run that carries out a plan, if there is one to make.
     pub(super) fn respond_with_plan(&mut self) -> Step {
-        let Some(run) = self.durable.run.as_deref().filter(|run| !run.plan.is_empty()) else { return Step::Through };
-        let Some(turn) = run.turn() else { return Step::Through };
+        let Some((run, turn)) = self.durable.run_and_turn().filter(|(run, _)| !run.plan.is_empty()) else {
+            return Step::Through;
+        };
         let call: CallId = format!("{}/{}/plan", run.loop_id, turn.index).into();
         let message_id: MessageId = format!("{}/t{}plan", run.loop_id, turn.index).into();
         let message = self.plan_message(run);
@@ -89,16 +89,8 @@ impl Machine {
             name: planned.tool_name.clone(),
             arguments: planned.args.as_ref().clone(),
         };
-        let model = self.durable.model();
-        Message::Assistant {
-            content: run.plan.iter().map(call).collect(),
-            stop_reason: StopReason::ToolUse,
-            model: model.id.clone(),
-            provider: model.provider.clone(),
-            usage: Usage::default(),
-            timestamp: self.now.wall,
-            error_message: None,
-        }
+        let content = run.plan.iter().map(call).collect();
+        events::response(&self.durable, content, StopReason::ToolUse, self.now.wall)
     }
 }
 

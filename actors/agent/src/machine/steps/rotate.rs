@@ -43,7 +43,7 @@ impl Machine {
             at: self.now.wall,
             body: EntryBody::Opened(Arc::new(opened)),
         });
-        let items = vec![Deferred::Entry { entry: entry.clone(), events: Vec::new(), loop_id: None }];
+        let items = vec![Deferred::Entry { entry: entry.clone(), events: Vec::new() }];
         self.enqueue(to, [entry.clone()].into(), items);
         self.flight.rotation = Some(Box::new(Rotation::Opening { input_id, opened: entry }));
     }

@@ -8,24 +8,23 @@ use playhouse_protocol::{EffectClass, EntryBody, Passage, ToolCallId, ToolError,
 use crate::machine::hooks::tool_hooks::StartDecision;
 use crate::machine::hooks::verdict::answer_at;
 use crate::machine::state::flight::{ToolFlight, ToolPhase, UpdateState};
-use crate::machine::state::run::{CallSlot, CallState, Run};
+use crate::machine::state::run::{CallSlot, CallState};
 use crate::machine::{
     ABORT_GRACE, CancelTarget, Effect, HookCall, HookPoint, Machine, Step, Timer, ToolStart, Verdict,
 };
 
 /// The answer to a call that steering overtook.
-pub const SKIPPED: &str = "Skipped due to queued user message.";
+const SKIPPED: &str = "Skipped due to queued user message.";
 /// The answer to a call that an abort kept from starting.
-pub const NOT_STARTED: &str = "Aborted before it started.";
+const NOT_STARTED: &str = "Aborted before it started.";
 /// The answer to a call that an abort stopped.
-pub const STOPPED: &str = "Aborted while it ran; it may have taken effect in part.";
+const STOPPED: &str = "Aborted while it ran; it may have taken effect in part.";
 /// The answer to a call that did not stop when told to.
-pub const NOT_STOPPED: &str = "Aborted, but the tool did not stop in time; it may still take effect.";
+const NOT_STOPPED: &str = "Aborted, but the tool did not stop in time; it may still take effect.";
 
 impl Machine {
     pub(super) fn step_tools(&mut self) -> Step {
-        let Some(run) = &self.durable.run else { return Step::Through };
-        let Some(turn) = run.turn() else { return Step::Through };
+        let Some((run, turn)) = self.durable.run_and_turn() else { return Step::Through };
         let Some(first) = turn.calls.iter().position(|slot| !slot.is_settled()) else { return Step::Through };
         let calls = turn.calls.clone();
         if run.is_stopping() {
@@ -156,7 +155,7 @@ impl Machine {
     }
 
     pub(super) fn slot(&self, call: &ToolCallId) -> Option<&CallSlot> {
-        self.durable.run.as_deref().and_then(Run::turn).and_then(|turn| turn.slot(call))
+        self.durable.turn()?.slot(call)
     }
 
     pub(in crate::machine) fn tool_finished(
@@ -212,7 +211,7 @@ impl Machine {
     /// The running tools died with their executor; what that means is up to their classes. One that was done, whose
     /// last partial result is still being shown, keeps its result.
     pub(in crate::machine) fn executor_lost(&mut self) {
-        let mut lost: Vec<ToolCallId> = self
+        let lost: Vec<ToolCallId> = self
             .flight
             .run
             .tools
@@ -221,7 +220,6 @@ impl Machine {
             .filter(|(_, tool)| tool.finished.is_none())
             .map(|(call, _)| call.clone())
             .collect();
-        lost.sort();
         for call in lost {
             let is_child = self.slot(&call).is_some_and(|slot| {
                 matches!(&slot.state, CallState::Started { effect: EffectClass::Child { .. }, .. })
@@ -307,10 +305,10 @@ impl Machine {
     }
 
     pub(in crate::machine) fn abort_overdue(&mut self) {
-        if !self.durable.run.as_ref().is_some_and(|run| run.is_stopping()) {
+        if !self.durable.is_stopping() {
             return;
         }
-        let mut late: Vec<ToolCallId> = self
+        let late: Vec<ToolCallId> = self
             .flight
             .run
             .tools
@@ -318,7 +316,6 @@ impl Machine {
             .filter(|(_, tool)| tool.phase == ToolPhase::Stopping)
             .map(|(call, _)| call.clone())
             .collect();
-        late.sort();
         for call in late {
             self.end_call(&call, Err(ToolError::Failed(NOT_STOPPED.to_owned())), 0);
         }

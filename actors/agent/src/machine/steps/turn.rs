@@ -342,8 +342,7 @@ impl Machine {
     }
 
     fn step_turn(&mut self) -> Step {
-        let Some(run) = &self.durable.run else { return Step::Through };
-        let Some(turn) = run.turn() else { return Step::Through };
+        let Some((run, turn)) = self.durable.run_and_turn() else { return Step::Through };
         let Some(response) = turn.response.clone() else {
             if run.is_stopping() {
                 self.abort_call();
@@ -399,7 +398,7 @@ impl Machine {
                 (self.take_placed(), None)
             }
         };
-        let loop_id = self.durable.run.as_ref().map(|run| run.loop_id.clone());
+        let loop_id = self.durable.loop_id();
         self.end_loop(loop_id, outcome, placed, note);
     }
 
@@ -411,7 +410,7 @@ impl Machine {
         note: Option<Arc<AgentMessage>>,
     ) {
         let hook_follows = self.setup.hooks.has(HookPoint::AfterLoop);
-        let stopped = self.durable.run.as_ref().is_some_and(|run| run.is_stopping());
+        let stopped = self.durable.is_stopping();
         self.push_in(loop_id, EntryBody::LoopEnded { outcome, placed, note, hook_follows });
         if let Some(report) = self.durable.ended.back().cloned() {
             self.act(Effect::Finish(report));
