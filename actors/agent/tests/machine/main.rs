@@ -3,6 +3,8 @@
 
 mod abort;
 mod calls;
+#[path = "../common/mod.rs"]
+mod common;
 mod damage;
 mod deadline;
 mod fallback;

@@ -2,7 +2,6 @@
 //! made durable at once unless they are held back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +13,14 @@ use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
 use playhouse_protocol::transcript::{self, TranscriptEnd};
 use playhouse_protocol::{
-    Access, AgentEvent, AgentMessage, Batch, CallId, Command, Content, ContinuationKind, Durability, EffectClass,
-    Entry, EntryBody, Event, ExecutionLimits, GrantScope, InputId, Level, Message, ModelConfig, Op, PermissionDecision,
-    PermissionId, PermissionMode, ProviderError, Question, Ruling, Seq, SessionId, Stance, StopReason, StreamConfig,
-    StreamDelta, ToolCallId, ToolDefinition, ToolError, ToolResult, Usage,
+    Access, AgentEvent, AgentMessage, Batch, CallId, Command, Content, ContinuationKind, EffectClass, Entry, EntryBody,
+    Event, GrantScope, InputId, Level, Message, ModelConfig, Op, PermissionDecision, PermissionId, ProviderError,
+    Question, Ruling, Seq, SessionId, Stance, StopReason, StreamConfig, StreamDelta, ToolCallId, ToolDefinition,
+    ToolError, ToolResult,
 };
 use serde_json::{Value, json};
 
+use crate::common::{self, Input, settings};
 use crate::lines::line;
 
 /// Tools whose names say what they are.
@@ -100,25 +100,6 @@ pub const EVERY_HOOK: [HookPoint; 12] = [
     HookPoint::Stop,
     HookPoint::SessionStart,
 ];
-
-/// What a machine can be told.
-#[derive(Clone, Debug)]
-pub enum Input {
-    Command(Command),
-    Report(Report),
-}
-
-impl From<Command> for Input {
-    fn from(command: Command) -> Self {
-        Self::Command(command)
-    }
-}
-
-impl From<Report> for Input {
-    fn from(report: Report) -> Self {
-        Self::Report(report)
-    }
-}
 
 pub struct Rig {
     pub machine: Machine,
@@ -572,41 +553,5 @@ pub fn assistant(text: &str, calls: &[(&str, &str)], stop_reason: StopReason) ->
         arguments: json!({}),
     });
     let text = (!text.is_empty()).then(|| Content::text(text));
-    Message::Assistant {
-        content: text.into_iter().chain(calls).collect(),
-        stop_reason,
-        model: "m".into(),
-        provider: "p".into(),
-        usage: Usage::of(3, 2, 0, 0, 0),
-        timestamp: 5,
-        error_message: None,
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        kind: "test".into(),
-        model: Arc::new(ModelConfig::scripted("x")),
-        fallbacks: Vec::new(),
-        system_prompt: "".into(),
-        tools: Vec::new(),
-        cwd: Path::new("/").into(),
-        permission: PermissionMode::Ask,
-        grants: Vec::new(),
-        restrictions: Default::default(),
-        mode: Default::default(),
-        sandbox: Default::default(),
-        limits: ExecutionLimits::none(),
-        durability: Durability::Flush,
-        retry: Default::default(),
-        cache: Default::default(),
-        thinking_level: Default::default(),
-        max_tokens: None,
-        temperature: None,
-        tool_execution: Default::default(),
-        steering_mode: Default::default(),
-        follow_up_mode: Default::default(),
-        config_id: Some("c".into()),
-        metadata: None,
-    }
+    common::assistant(text.into_iter().chain(calls).collect(), stop_reason)
 }

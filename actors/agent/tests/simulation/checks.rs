@@ -12,7 +12,7 @@ use playhouse_protocol::{
     Outcome, PermissionDecision, Seq, SessionId, StopReason, ToolCallId,
 };
 
-use crate::world::Input;
+use crate::common::Input;
 
 pub struct Checks {
     pub opened: Opened,

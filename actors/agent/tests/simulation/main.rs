@@ -7,8 +7,14 @@
 
 mod branches;
 mod checks;
+#[path = "../common/mod.rs"]
+mod common;
+mod hooks;
+mod model;
+mod person;
 mod props;
 mod world;
+mod writer;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

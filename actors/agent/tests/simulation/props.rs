@@ -8,11 +8,13 @@ use fastrand::Rng;
 use playhouse_agent::machine::{Authority, Catalog, HookPoint, HookSet, Vetting};
 use playhouse_protocol::entry::{BlockStage, Settings};
 use playhouse_protocol::{
-    Access, Content, Durability, EffectClass, ExecutionLimits, GrantScope, Level, Message, Mode, ModelConfig,
-    PermissionMode, Question, QueueMode, Ruling, SessionId, Stance, StopReason, ToolCallId, ToolDefinition, ToolError,
-    ToolExecutionStrategy, ToolResult, Usage,
+    Access, Content, EffectClass, ExecutionLimits, GrantScope, Level, Message, Mode, ModelConfig, PermissionMode,
+    Question, QueueMode, Ruling, SessionId, Stance, StopReason, ToolCallId, ToolDefinition, ToolError,
+    ToolExecutionStrategy, ToolResult,
 };
 use serde_json::Value;
+
+use crate::common;
 
 /// Tools whose names say what they are.
 pub struct Props;
@@ -76,42 +78,21 @@ pub fn pick<T: Clone + Ord>(rng: &mut Rng, set: &BTreeSet<T>) -> Option<T> {
 }
 
 pub fn assistant(text: &str, calls: Vec<Content>, stop_reason: StopReason) -> Message {
-    Message::Assistant {
-        content: [Content::text(text)].into_iter().chain(calls).collect(),
-        stop_reason,
-        model: "m".into(),
-        provider: "p".into(),
-        usage: Usage::of(3, 2, 0, 0, 0),
-        timestamp: 5,
-        error_message: None,
-    }
+    common::assistant([Content::text(text)].into_iter().chain(calls).collect(), stop_reason)
 }
 
 pub fn settings(rng: &mut Rng) -> Settings {
     let mode = |rng: &mut Rng| if rng.bool() { QueueMode::All } else { QueueMode::OneAtATime };
     Settings {
         kind: "sim".into(),
-        model: Arc::new(ModelConfig::scripted("x")),
         fallbacks: (0..rng.usize(..3)).map(|n| Arc::new(ModelConfig::scripted(format!("fallback {n}")))).collect(),
-        system_prompt: "".into(),
-        tools: Vec::new(),
-        cwd: "/".into(),
-        sandbox: Default::default(),
         permission: if rng.u8(..4) == 0 { PermissionMode::Yolo } else { PermissionMode::Ask },
-        grants: Vec::new(),
-        restrictions: Default::default(),
         mode: if rng.u8(..4) == 0 { Mode::Plan } else { Mode::Act },
         limits: match rng.u8(..4) {
             0 => ExecutionLimits { max_turns: Some(rng.u32(..4)), ..ExecutionLimits::none() },
             1 => ExecutionLimits { max_duration: Some(Duration::from_millis(500)), ..ExecutionLimits::none() },
             _ => ExecutionLimits::default(),
         },
-        durability: Durability::Flush,
-        retry: Default::default(),
-        cache: Default::default(),
-        thinking_level: Default::default(),
-        max_tokens: None,
-        temperature: None,
         tool_execution: match rng.u8(..3) {
             0 => ToolExecutionStrategy::Parallel,
             1 => ToolExecutionStrategy::Sequential,
@@ -120,7 +101,7 @@ pub fn settings(rng: &mut Rng) -> Settings {
         steering_mode: mode(rng),
         follow_up_mode: mode(rng),
         config_id: None,
-        metadata: None,
+        ..common::settings()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The world around one machine, played by a seed.
+//! The world around one machine, played by a seed: what is under way, what happens next, and that it comes to rest. Each
+//! of those who answer the machine has a file of its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -6,77 +7,56 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use playhouse_agent::machine::{
-    AfterTool, Approver, BeforeTool, CancelTarget, Doing, Durable, Effect, FilterVerdict, Filtered, Holes, HookCall,
-    HookId, HookPoint, InputError, Machine, MayStop, Now, Permit, SessionStart, Setup, Timer, Verdict,
+    Approver, CancelTarget, Effect, HookCall, HookId, InputError, Machine, Now, Setup, Timer,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{Opened, Wake};
 use playhouse_protocol::{
-    AgentMessage, Batch, CallId, Command, Content, ContinuationKind, Entry, Fate, InputId, Message, Mode, ModelConfig,
-    Op, PermissionDecision, PermissionId, PlanDecision, ProviderError, ResponseFormat, Ruling, Seq, SessionId,
-    StopReason, StreamDelta, ToolCallId, ToolError, ToolExecutionStrategy, ToolResult,
+    Batch, CallId, Command, Entry, InputId, ModelConfig, Op, PermissionDecision, PermissionId, Seq, SessionId,
+    ToolCallId, ToolExecutionStrategy,
 };
-use serde_json::json;
 
 use crate::branches;
 use crate::checks::{Checks, variant};
-use crate::props::{Props, assistant, hook_set, pick, settings};
-
-/// What a machine can be told.
-#[derive(Clone, Debug)]
-pub enum Input {
-    Command(Command),
-    Report(Report),
-}
-
-impl From<Command> for Input {
-    fn from(command: Command) -> Self {
-        Self::Command(command)
-    }
-}
-
-impl From<Report> for Input {
-    fn from(report: Report) -> Self {
-        Self::Report(report)
-    }
-}
+use crate::common::Input;
+use crate::props::{Props, hook_set, settings};
 
 pub struct World {
     pub rng: Rng,
     pub inputs: usize,
     pub delivered: BTreeSet<&'static str>,
     pub checks: Checks,
-    setup: Setup,
+    pub setup: Setup,
     pub session: SessionId,
     pub journals: HashMap<SessionId, Vec<(Seq, Arc<Entry>)>>,
     /// Batches at the writer, not yet durable.
-    queued: VecDeque<(SessionId, Batch)>,
-    calls: BTreeMap<CallId, u32>,
+    pub queued: VecDeque<(SessionId, Batch)>,
+    pub calls: BTreeMap<CallId, u32>,
     /// Those of them whose next attempt waits for the agent's word.
-    waiting: BTreeSet<CallId>,
-    hooks: BTreeMap<HookId, HookCall>,
-    tools: BTreeMap<ToolCallId, Kind>,
+    pub waiting: BTreeSet<CallId>,
+    pub hooks: BTreeMap<HookId, HookCall>,
+    pub tools: BTreeMap<ToolCallId, Kind>,
     /// Tools that were told to stop.
-    stopping: BTreeSet<ToolCallId>,
-    asks: BTreeSet<PermissionId>,
-    timers: Vec<Timer>,
+    pub stopping: BTreeSet<ToolCallId>,
+    pub asks: BTreeSet<PermissionId>,
+    pub timers: Vec<Timer>,
     /// Inputs that wait for their answer, and how many answers each waits for.
-    unanswered: BTreeMap<InputId, usize>,
-    clock: u64,
-    next_input: u64,
-    next_call: u64,
-    old: Vec<Input>,
+    pub unanswered: BTreeMap<InputId, usize>,
+    pub clock: u64,
+    pub next_input: u64,
+    pub next_call: u64,
+    pub old: Vec<Input>,
     /// Inputs by their id, as they were sent.
-    sent: BTreeMap<InputId, Command>,
+    pub sent: BTreeMap<InputId, Command>,
     /// Those of which it is not known whether they were taken; their senders repeat them.
-    unknown: Vec<Command>,
-    draining: bool,
+    pub unknown: Vec<Command>,
+    pub draining: bool,
     /// Whether every input and effect is printed: when one seed is played alone.
-    talk: bool,
+    pub talk: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Tool,
     Child,
 }
@@ -169,14 +149,14 @@ impl World {
         }
     }
 
-    fn now(&mut self) -> Now {
+    pub fn now(&mut self) -> Now {
         self.clock += self.rng.u64(..40);
         // The wall clock may jump; the other may not.
         let wall = if self.rng.u8(..20) == 0 { self.clock / 2 } else { self.clock * 3 };
         Now { wall, mono: Duration::from_millis(self.clock) }
     }
 
-    fn send(&mut self, machine: &mut Machine, input: impl Into<Input>) {
+    pub fn send(&mut self, machine: &mut Machine, input: impl Into<Input>) {
         let input = input.into();
         self.inputs += 1;
         self.delivered.insert(variant(&input));
@@ -213,7 +193,7 @@ impl World {
         self.carry_out(machine, effects);
     }
 
-    fn carry_out(&mut self, machine: &mut Machine, effects: Vec<Effect>) {
+    pub fn carry_out(&mut self, machine: &mut Machine, effects: Vec<Effect>) {
         let mut parked = false;
         for effect in effects {
             if self.talk {
@@ -290,379 +270,11 @@ impl World {
         }
     }
 
-    /// Writes the first `entries` of what is queued; those the journal has are not written again.
-    fn write(&mut self, session: &SessionId, entries: &[Arc<Entry>]) -> Vec<Seq> {
-        let mut seqs = Vec::new();
-        for entry in entries {
-            let journal = self.journals.entry(session.clone()).or_default();
-            if let Some((seq, _)) = journal.iter().find(|(_, held)| held.id == entry.id) {
-                seqs.push(*seq);
-                continue;
-            }
-            let seq = Seq(journal.len() as u64 + 1);
-            journal.push((seq, entry.clone()));
-            self.checks.written(session, seq, entry);
-            seqs.push(seq);
-        }
-        seqs
-    }
-
     fn answered(&mut self, input_id: &InputId) {
         let waiting = self.unanswered.get_mut(input_id).unwrap_or_else(|| panic!("{input_id} was answered unasked"));
         *waiting -= 1;
         if *waiting == 0 {
             self.unanswered.remove(input_id);
-        }
-    }
-
-    /// Each journal has a writer of its own: the oldest batch of one of them is durable.
-    fn commit(&mut self, machine: &mut Machine) {
-        let journals: BTreeSet<_> = self.queued.iter().map(|(session, _)| session.clone()).collect();
-        let Some(journal) = pick(&mut self.rng, &journals) else { return self.person(machine) };
-        let at = self.queued.iter().position(|(session, _)| *session == journal);
-        let Some((session, batch)) = at.and_then(|at| self.queued.remove(at)) else { return };
-        let seqs = self.write(&session, &batch.entries);
-        self.send(machine, Report::Committed { batch: batch.number, seqs });
-    }
-
-    fn commit_failed(&mut self, machine: &mut Machine) {
-        let Some((_, batch)) = self.queued.front().cloned() else { return self.person(machine) };
-        let fate = if self.rng.bool() { Fate::Unknown } else { Fate::NotWritten };
-        match fate {
-            Fate::Unknown => self.lose_queue(),
-            Fate::NotWritten => self.queued.clear(),
-        }
-        self.send(machine, Report::CommitFailed { batch: batch.number, error: "disk full".into(), fate });
-    }
-
-    /// What was queued is lost, but may be there in part.
-    fn lose_queue(&mut self) {
-        let mut survivors = self.rng.usize(..4);
-        for (session, batch) in std::mem::take(&mut self.queued) {
-            let part = survivors.min(batch.entries.len());
-            self.write(&session, &batch.entries[..part]);
-            survivors -= part;
-            if part < batch.entries.len() {
-                break;
-            }
-        }
-    }
-
-    /// The process ends.
-    fn crash(&mut self, machine: &mut Machine) {
-        self.delivered.insert("Crash");
-        self.inputs += 1;
-        self.lose_queue();
-        self.restart(machine);
-    }
-
-    fn restart(&mut self, machine: &mut Machine) {
-        self.wake(machine, Wake::Restarted);
-    }
-
-    fn wake(&mut self, machine: &mut Machine, wake: Wake) {
-        self.queued.clear();
-        self.calls.clear();
-        self.waiting.clear();
-        self.hooks.clear();
-        self.tools.clear();
-        self.asks.clear();
-        self.timers.clear();
-        self.unanswered.clear();
-        // A hook ends with the incarnation that asked it.
-        self.old.retain(|input| !matches!(input, Input::Report(Report::HookDone { .. })));
-        self.checks.restarted();
-        let Some(journal) = self.journals.get(&self.session) else {
-            let opened = self.checks.opened.clone();
-            *machine = Machine::new(opened, self.setup.clone());
-            return;
-        };
-        let entries = journal.iter().map(|(seq, entry)| (*seq, entry.as_ref()));
-        *machine = Machine::fold(entries, self.setup.clone(), Holes::None).unwrap();
-        self.checks.live(machine.durable(), [].iter());
-        if let Some(to) = machine.durable().rotated_to.clone() {
-            self.session = to;
-            return self.wake(machine, wake);
-        }
-        let now = self.now();
-        let effects = machine.recover(now, "restarted", wake);
-        self.carry_out(machine, effects);
-    }
-
-    fn person(&mut self, machine: &mut Machine) {
-        self.next_input += 1;
-        let input_id: InputId = format!("i{}", self.next_input).into();
-        let text = format!("message {}", self.next_input);
-        let message = Arc::new(AgentMessage::user(text, self.clock));
-        let input = match self.rng.u8(..44) {
-            0..=8 => {
-                let mut messages = vec![message];
-                if self.rng.u8(..4) == 0 {
-                    messages.push(Arc::new(AgentMessage::extension("note", json!(1))));
-                }
-                match self.rng.u8(..4) {
-                    0 => {
-                        let format = ResponseFormat { name: "answer".into(), schema: json!({"type": "object"}) };
-                        Command::new(input_id, Op::Prompt { messages, format: Some(Arc::new(format)) })
-                    }
-                    _ => Command::new(input_id, Op::prompt(messages)),
-                }
-            }
-            9..=14 => Command::new(input_id, Op::Steer { message }),
-            15..=19 => Command::new(input_id, Op::FollowUp { message }),
-            20..=22 => Command::new(input_id, Op::Continue { kind: self.continuation(machine.durable()) }),
-            23..=26 => Command::new(input_id, Op::Abort),
-            27 => Command::new(input_id, Op::Reset),
-            28..=29 => {
-                let messages = if self.rng.bool() { vec![message] } else { Vec::new() };
-                Command::new(input_id, Op::Restore { messages })
-            }
-            30..=31 => {
-                let mut settings = machine.durable().settings.as_ref().clone();
-                settings.system_prompt = format!("be brief {}", self.next_input).into();
-                settings.mode = if self.rng.bool() { Mode::Plan } else { Mode::Act };
-                Command::new(input_id, Op::Configure { settings: Box::new(settings) })
-            }
-            32..=33 => {
-                let to = SessionId::new(format!("s{}", self.next_input)).unwrap();
-                Command::new(input_id, Op::Rotate { to })
-            }
-            34..=38 => match pick(&mut self.rng, &self.asks) {
-                Some(permission_id) => {
-                    self.asks.remove(&permission_id);
-                    let decision = self.decision();
-                    Command::new(input_id, Op::Answer { permission_id, decision })
-                }
-                None => Command::new(input_id, Op::prompt(vec![message])),
-            },
-            39..=42 => {
-                let planned: Vec<u32> = machine.durable().plan().iter().map(|planned| planned.change).collect();
-                let changes = match self.rng.u8(..4) {
-                    0 => Some(vec![self.rng.u32(..9)]),
-                    1 => Some(planned.into_iter().take(1).collect()),
-                    _ => None,
-                };
-                let decision = match self.rng.u8(..3) {
-                    0 => PlanDecision::Reject { changes, reason: "not now".into() },
-                    _ => PlanDecision::Approve { changes },
-                };
-                Command::new(input_id, Op::Plan { decision })
-            }
-            // Nonsense is refused and changes nothing.
-            _ => match self.rng.u8(..4) {
-                0 => Command::new(input_id, Op::prompt(Vec::new())),
-                1 => {
-                    let permission_id = "unknown".into();
-                    Command::new(input_id, Op::Answer { permission_id, decision: PermissionDecision::Allow })
-                }
-                2 => {
-                    let kind = ContinuationKind::Branch { tag: "t".into(), entry: Some("nowhere".into()) };
-                    Command::new(input_id, Op::Continue { kind })
-                }
-                _ => Command::new(
-                    input_id,
-                    Op::Steer { message: Arc::new(assistant("me", Vec::new(), StopReason::Stop).into()) },
-                ),
-            },
-        };
-        self.send(machine, input);
-    }
-
-    fn decision(&mut self) -> PermissionDecision {
-        match self.rng.u8(..6) {
-            0 | 1 => PermissionDecision::Allow,
-            2 => PermissionDecision::AllowSession,
-            3 => PermissionDecision::AllowAlways,
-            _ => PermissionDecision::Deny { reason: "no".into() },
-        }
-    }
-
-    fn continuation(&mut self, durable: &Durable) -> ContinuationKind {
-        let tag = "2026-01-01T00:00:00Z".to_owned();
-        match self.rng.u8(..5) {
-            0 | 1 => ContinuationKind::Default,
-            2 | 3 => ContinuationKind::Rerun { tag },
-            _ => {
-                let entries: Vec<_> = durable.record.entries().collect();
-                let entry = (!entries.is_empty()).then(|| entries[self.rng.usize(..entries.len())].clone());
-                ContinuationKind::Branch { tag, entry }
-            }
-        }
-    }
-
-    fn model(&mut self, machine: &mut Machine) {
-        let open = self.calls.iter().filter(|(call, _)| !self.waiting.contains(*call));
-        let open: Vec<_> = open.map(|(call, attempt)| (call.clone(), *attempt)).collect();
-        if open.is_empty() {
-            return self.commit(machine);
-        }
-        let (call, attempt) = open[self.rng.usize(..open.len())].clone();
-        let roll = if self.draining { 10 } else { self.rng.u8(..16) };
-        let input = match roll {
-            0..=3 => {
-                let delta = match self.rng.u8(..3) {
-                    0 => StreamDelta::Text { delta: "a".into() },
-                    1 => StreamDelta::Thinking { delta: "b".into() },
-                    _ => StreamDelta::ToolCallDelta { delta: "{".into() },
-                };
-                Report::Delta { call, attempt, deltas: vec![delta] }
-            }
-            4..=5 => {
-                self.calls.insert(call.clone(), attempt + 1);
-                self.waiting.insert(call.clone());
-                Report::Retrying {
-                    call,
-                    attempt,
-                    error: ProviderError::RateLimited { retry_after_ms: None },
-                    delay_ms: 5,
-                }
-            }
-            6 => {
-                self.calls.remove(&call);
-                let error = match self.rng.u8(..3) {
-                    0 => ProviderError::Api { message: "no".into() },
-                    1 => ProviderError::Cancelled,
-                    _ => ProviderError::Lost { message: "gone".into() },
-                };
-                Report::CallFailed { call, attempt, error }
-            }
-            _ => {
-                self.calls.remove(&call);
-                let message = self.response();
-                Report::Responded { call, attempt, message }
-            }
-        };
-        self.send(machine, input);
-    }
-
-    fn response(&mut self) -> Message {
-        if self.draining {
-            return assistant("done", Vec::new(), StopReason::Stop);
-        }
-        let many = [0, 0, 1, 1, 2, 3, 5][self.rng.usize(..7)];
-        let mut calls = Vec::new();
-        for _ in 0..many {
-            self.next_call += 1;
-            let id: ToolCallId = match self.rng.u8(..10) {
-                0 => "".into(),
-                1 => "again".into(),
-                _ => format!("c{}", self.next_call).into(),
-            };
-            let name = ["read", "once", "same", "probe", "child", "risky", "unknown"][self.rng.usize(..7)];
-            let arguments = if self.rng.u8(..10) == 0 { json!("{\"cut") } else { json!({"n": 1}) };
-            calls.push(Content::ToolCall { id, name: name.to_owned(), arguments });
-        }
-        let stop = match (calls.is_empty(), self.rng.u8(..6)) {
-            (_, 0) => StopReason::Length,
-            (false, _) => StopReason::ToolUse,
-            (true, _) => StopReason::Stop,
-        };
-        let text = if self.rng.u8(..6) == 0 { " " } else { "text" };
-        assistant(text, calls, stop)
-    }
-
-    fn tool(&mut self, machine: &mut Machine) {
-        let running: Vec<_> = self.tools.iter().map(|(call, kind)| (call.clone(), *kind)).collect();
-        if running.is_empty() {
-            return self.model(machine);
-        }
-        let (call, kind) = running[self.rng.usize(..running.len())].clone();
-        let result = match self.rng.u8(..6) {
-            _ if self.draining => Ok(ToolResult::text("ok")),
-            0 => Err(ToolError::Failed("broken".into())),
-            1 => Err(ToolError::Cancelled),
-            _ => Ok(ToolResult::text("ok")),
-        };
-        let roll = if self.draining { 9 } else { self.rng.u8(..10) };
-        let input = match (roll, kind) {
-            (0..=2, Kind::Tool) => Report::ToolUpdated { call, partial: ToolResult::text("so far") },
-            (3..=4, Kind::Tool) => Report::ToolProgress { call, text: "working".into() },
-            (_, Kind::Tool) => {
-                self.tools.remove(&call);
-                Report::ToolFinished { call, result, duration_ms: 3 }
-            }
-            (0..=2, Kind::Child) => Report::ChildIs { call, doing: Doing::WaitingForAPerson },
-            (3..=4, Kind::Child) => Report::ChildIs { call, doing: Doing::AtWork },
-            (_, Kind::Child) => {
-                self.tools.remove(&call);
-                Report::ChildEnded { call, result, duration_ms: 7 }
-            }
-        };
-        self.send(machine, input);
-    }
-
-    fn hook(&mut self, machine: &mut Machine) {
-        let waiting: Vec<HookId> = self.hooks.keys().copied().collect();
-        if waiting.is_empty() {
-            return self.tool(machine);
-        }
-        let hook = waiting[self.rng.usize(..waiting.len())];
-        let Some(call) = self.hooks.remove(&hook) else { return };
-        let verdict = match call {
-            HookCall::Filter { inputs } => {
-                Verdict::Filter(Filtered::Each(inputs.iter().map(|input| self.filter(input)).collect()))
-            }
-            HookCall::Policy { ours, .. } => match self.rng.u8(..5) {
-                0 => Verdict::Policy(Ruling::Forbid { reason: "not here".into() }),
-                1 => Verdict::Policy(Ruling::Allow { by: "the policy".into() }),
-                // As if it had answered for another point.
-                2 => Verdict::Noted,
-                _ => Verdict::Policy(ours),
-            },
-            call => self.verdict(&call),
-        };
-        self.delivered.extend(said(&verdict));
-        self.send(machine, Report::HookDone { hook, verdict });
-    }
-
-    fn filter(&mut self, input: &[Arc<AgentMessage>]) -> FilterVerdict {
-        let verdict = match self.rng.u8(..5) {
-            0 => return FilterVerdict::Reject("rude".into()),
-            1 => FilterVerdict::Warn("careful".into()),
-            _ => FilterVerdict::Pass,
-        };
-        self.checks.passed(input);
-        verdict
-    }
-
-    /// What the hook's point can be answered with, each often enough. Now and then it is an answer for another point.
-    fn verdict(&mut self, call: &HookCall) -> Verdict {
-        let (reason, text) = ("no".to_owned(), "by the way".to_owned());
-        let args = Arc::new(if self.rng.u8(..6) == 0 { json!("{\"cut") } else { json!({"n": 2}) });
-        let roll = self.rng.u8(..24);
-        if roll == 23 {
-            return Verdict::BeforeTool(BeforeTool::Ask { reason, args: Some(args) });
-        }
-        match call.point() {
-            HookPoint::BeforeLoop | HookPoint::BeforeTurn | HookPoint::BeforeUpdate => Verdict::Permit(match roll {
-                0..=4 => Permit::No { reason },
-                _ => Permit::Yes,
-            }),
-            HookPoint::AfterLoop | HookPoint::AfterTurn | HookPoint::AfterUpdate | HookPoint::OnError => Verdict::Noted,
-            HookPoint::BeforeTool => Verdict::BeforeTool(match roll {
-                0..=3 => BeforeTool::Block { reason },
-                4 => BeforeTool::Halt { reason },
-                5..=13 => BeforeTool::Amend { args },
-                14..=16 => BeforeTool::Ask { reason, args: None },
-                17..=18 => BeforeTool::Ask { reason, args: Some(args) },
-                _ => BeforeTool::Run,
-            }),
-            HookPoint::AfterTool => Verdict::AfterTool(match roll {
-                4 => AfterTool::Halt { reason },
-                6..=11 => AfterTool::Say { text },
-                _ => AfterTool::Done,
-            }),
-            HookPoint::Stop => Verdict::Stop(match roll {
-                0..=3 => MayStop::GoOn { reason },
-                4 => MayStop::Halt { reason },
-                _ => MayStop::Yes,
-            }),
-            HookPoint::SessionStart => Verdict::SessionStart(match roll {
-                0..=4 => SessionStart::Halt { reason },
-                6..=11 => SessionStart::Say { text },
-                _ => SessionStart::Plain,
-            }),
-            HookPoint::Filter | HookPoint::Policy => Verdict::Noted,
         }
     }
 
@@ -713,20 +325,5 @@ impl World {
             }
         }
         panic!("the run does not come to rest");
-    }
-}
-
-/// A verdict's name, where it is one that must be seen.
-fn said(verdict: &Verdict) -> Option<&'static str> {
-    match verdict {
-        Verdict::Policy(_) => Some("PolicyJudges"),
-        Verdict::BeforeTool(BeforeTool::Ask { .. }) => Some("HookAsks"),
-        Verdict::BeforeTool(BeforeTool::Amend { .. }) => Some("HookAmends"),
-        Verdict::AfterTool(AfterTool::Say { .. }) | Verdict::SessionStart(SessionStart::Say { .. }) => Some("HookSays"),
-        Verdict::BeforeTool(BeforeTool::Halt { .. })
-        | Verdict::AfterTool(AfterTool::Halt { .. })
-        | Verdict::Stop(MayStop::Halt { .. })
-        | Verdict::SessionStart(SessionStart::Halt { .. }) => Some("HookHalts"),
-        _ => None,
     }
 }
