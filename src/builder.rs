@@ -63,9 +63,7 @@ pub enum SpawnError {
     Store(#[from] StoreError),
     /// The store cannot keep the session as safe as it is to be.
     #[error(
-        "durability `{}` was asked for, and the store keeps `{}` at most: ask for that, or open the house with a data directory",
-        word(*.asked),
-        word(*.strongest)
+        "durability `{asked}` was asked for, and the store keeps `{strongest}` at most: ask for that, or open the house with a data directory"
     )]
     Durability {
         /// How safe the session is to be.
@@ -124,14 +122,6 @@ pub(crate) fn plain(durability: Durability) -> Settings {
 }
 
 /// What settings call a durability.
-fn word(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Flush => "flush",
-        Durability::Os => "os",
-        Durability::None => "none",
-    }
-}
-
 fn here() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))
 }

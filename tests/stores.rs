@@ -14,6 +14,7 @@ use playhouse::protocol::{Entry, EntryBody, NodeId, Seq, SessionId};
 use playhouse::session::{
     Answer, Committed, Group, Holder, Loaded, MemoryStore, Promises, SessionSummary, Store, StoreError, Sync, Take,
 };
+use serde_json::json;
 
 /// How a store does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ enum Condition {
 struct Remote {
     kept: MemoryStore,
     condition: Mutex<Condition>,
+    /// The one session that this is the condition of, if not of all.
+    only: Mutex<Option<SessionId>>,
     /// Sessions that failed and were not loaded since.
     broken: Mutex<HashSet<SessionId>>,
     /// How often something was asked, by what.
@@ -46,6 +49,13 @@ const THERE: &str = "journals.example";
 impl Remote {
     fn switch(&self, condition: Condition) {
         *self.condition.lock().unwrap() = condition;
+    }
+
+    fn condition_of(&self, session: &SessionId) -> Condition {
+        match self.only.lock().unwrap().as_ref().is_none_or(|only| only == session) {
+            true => *self.condition.lock().unwrap(),
+            false => Condition::Well,
+        }
     }
 
     fn asked(&self, what: &str) -> usize {
@@ -79,7 +89,7 @@ impl Store for Remote {
 
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
         self.note("load");
-        match (*self.condition.lock().unwrap(), take) {
+        match (self.condition_of(session), take) {
             (Condition::Away | Condition::Deaf, _) => return Err(Self::away()),
             (Condition::Fenced, Take::Own) => {
                 let Holder { node, pid } = Self::holder();
@@ -96,7 +106,7 @@ impl Store for Remote {
         if self.broken.lock().unwrap().contains(id) {
             return Err(StoreError::Io { doing: "append", place: THERE.into(), reason: "it failed before".to_owned() });
         }
-        match *self.condition.lock().unwrap() {
+        match self.condition_of(id) {
             Condition::Well => self.kept.append(id, epoch, all, sync),
             Condition::Fenced => Err(StoreError::Fenced { session: id.clone(), epoch, by: Some(Self::holder()) }),
             Condition::Away => Err(Self::away()),
@@ -220,6 +230,122 @@ async fn a_durability_that_the_store_cannot_keep_is_an_error_at_spawn() {
     }
     assert!(house.agents().is_empty() && house.backstage().sessions.is_empty());
     spawned(Durability::None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_durability_that_the_store_cannot_keep_is_refused_when_an_agent_is_configured() {
+    let configured = async |agent: &AgentHandle, durability| {
+        let mut settings = healthy(agent).await.settings;
+        settings.durability = durability;
+        soon("the settings", agent.configure(settings)).await.map_err(|error| error.to_string())
+    };
+    let none = async |house: &House| {
+        house.agent().provider_override(echo()).durability(Durability::None).spawn().await.unwrap()
+    };
+    let store = Arc::new(Remote::default());
+    // Neither a house in memory nor a session in memory becomes safe by a setting.
+    for house in [House::in_memory().await.unwrap(), house_on(&store).await] {
+        let agent = none(&house).await;
+        ask(&agent, "one").await.unwrap();
+        for (asked, word) in [(Durability::Flush, "flush"), (Durability::Os, "os")] {
+            let error = configured(&agent, asked).await.unwrap_err();
+            assert!(error.contains(&format!("durability `{word}`")) && error.contains("keeps `none`"), "{error}");
+        }
+        assert_eq!(healthy(&agent).await.settings.durability, Durability::None);
+        assert_eq!(ask(&agent, "two").await.unwrap(), "heard: two");
+    }
+    // What has a journal in the store may be less safe, and safe again; what has none yet begins as it is told.
+    let house = house_on(&store).await;
+    let (stored, new) = (agent_of(&house).await, none(&house).await);
+    ask(&stored, "one").await.unwrap();
+    for durability in [Durability::None, Durability::Os, Durability::Flush] {
+        configured(&stored, durability).await.unwrap();
+        ask(&stored, "more").await.unwrap();
+    }
+    configured(&new, Durability::Flush).await.unwrap();
+    ask(&new, "one").await.unwrap();
+    for agent in [stored, new] {
+        assert!(!store.bodies(&agent.session_id()).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_in_memory_asks_nothing_of_the_store() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    store.switch(Condition::Broken);
+    let agent = house.agent().provider_override(echo()).durability(Durability::None).spawn().await.unwrap();
+    assert_eq!(ask(&agent, "one").await.unwrap(), "heard: one");
+    assert_eq!(ask(&agent, "two").await.unwrap(), "heard: two");
+    assert_eq!((store.asked("load"), store.asked("append")), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f33_an_agent_that_comes_back_to_a_session_which_someone_else_has_leaves_it() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let agent = agent_of(&house).await;
+    let session = agent.session_id();
+    ask(&agent, "one").await.unwrap();
+    store.switch(Condition::Fenced);
+    house.crash(agent.id()).await.unwrap();
+    until("the agent has left", || house.get(agent.id()).is_none()).await;
+    until("its session is free", || house.backstage().sessions.is_empty()).await;
+    // Nor does one stay that is asked for while someone else has its session: it says who that is.
+    let again = soon("the session", house.resume(&session)).await.unwrap();
+    let error = ask(&again, "two").await.unwrap_err().to_string();
+    assert!(error.contains("pid 4711") || error.contains("no agent"), "{error}");
+    until("the agent has left again", || house.get(again.id()).is_none()).await;
+    until("its session is free again", || house.backstage().sessions.is_empty()).await;
+    let loads = store.asked("load");
+    store.switch(Condition::Well);
+    assert!(!store.bodies(&session).iter().any(|body| matches!(body, EntryBody::Parked { .. })));
+    assert_eq!(store.asked("load"), loads, "nobody goes on unasked");
+    let agent = soon("the session", house.resume(&session)).await.unwrap();
+    assert_eq!(ask(&agent, "three").await.unwrap(), "heard: three");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f33_a_sub_agent_whose_session_someone_else_has_takes_its_parents_along() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let gate = Gate::closed();
+    let with = |model: Arc<FnModel>| Definition { provider_override: Some(model), ..Definition::default() };
+    let lowest = SubAgentTool::new("lowest").with_definition(with(Arc::new(echo().behind(&gate))));
+    let calls = |tool: &'static str| {
+        FnModel::new(move |config| match config.messages.as_slice().len() {
+            1 => Step::text("").tool_call(tool, json!({"task": "help"})),
+            _ => Step::text("helped"),
+        })
+    };
+    let middle = Definition { sub_agents: vec![lowest.into()], ..with(Arc::new(calls("lowest"))) };
+    let middle = SubAgentTool::new("middle").with_definition(middle);
+    let agent = house.agent().kind("echo").provider_override(calls("middle")).sub_agent(middle).spawn().await.unwrap();
+    let mut events = agent.subscribe_tree();
+    let waiter = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.prompt("one").await }
+    });
+    soon("the model of the lowest", gate.reached(1)).await;
+    let mut children = Vec::new();
+    while let Some(event) = events.try_next() {
+        if let AgentEvent::SubAgentStart { child_session_id, .. } = &event.event {
+            children.push(child_session_id.clone());
+        }
+    }
+    let [middle, lowest] = children.as_slice() else { panic!("{children:?}") };
+    *store.only.lock().unwrap() = Some(lowest.clone());
+    store.switch(Condition::Fenced);
+    gate.open();
+    let error = soon("the end of the run", waiter).await.unwrap().unwrap_err();
+    let HandleError::Input(InputError::TakenOver(who)) = &error else { panic!("{error:?}") };
+    assert!(who.contains("pid 4711, node elsewhere"), "{who}");
+    until("the tree has left", || house.get(agent.id()).is_none() && house.backstage().sessions.is_empty()).await;
+    // Whoever has the lowest works for the others: they say neither that it failed nor that they are parked.
+    for session in [&agent.session_id(), middle] {
+        let over = |body: &EntryBody| matches!(body, EntryBody::ToolEnded { .. } | EntryBody::Parked { .. });
+        assert!(!store.bodies(session).iter().any(over), "{session}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

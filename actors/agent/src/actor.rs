@@ -152,11 +152,7 @@ impl State {
             AgentMsg::WriterIs { address, writer } => self.writer_is(address, writer),
             AgentMsg::ConnectionIs(connection) => self.connection_is(connection),
             AgentMsg::ChildDone { call, result } => self.child_done(&call, result),
-            AgentMsg::ChildParked { call, reason } => {
-                if self.work().children.contains_key(&call) {
-                    self.park_with_child(&call, &reason);
-                }
-            }
+            AgentMsg::ChildParked { call, reason } => self.child_parked(&call, &reason),
             AgentMsg::ChildIs { call, doing } => self.feed(Report::ChildIs { call, doing }),
             AgentMsg::ChildDue { call } => self.child_due(&call),
             AgentMsg::AskAgain => self.ask_again(),
@@ -166,6 +162,13 @@ impl State {
     }
 
     fn submit(&mut self, mut command: Command, permit: Permit, reply: Reply) {
+        if let Op::Configure { settings } = &command.op {
+            let (asked, promises) = (settings.durability, self.life.backstage.journals.promises(&self.life.session()));
+            if !promises.keeps(asked) {
+                let _ = reply.send(Err(InputError::Durability { asked, strongest: promises.strongest }));
+                return;
+            }
+        }
         match &mut self.stage {
             Stage::Live(_) => {
                 self.work().replies.entry(command.id.clone()).or_default().push((reply, permit));

@@ -1,5 +1,6 @@
 //! What the journal holds. The fold of its entries is an agent's durable state.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,17 @@ pub enum Durability {
     Os,
     /// Memory only: not listed, not resumable.
     None,
+}
+
+impl fmt::Display for Durability {
+    /// As it is written in settings.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flush => "flush",
+            Self::Os => "os",
+            Self::None => "none",
+        })
+    }
 }
 
 /// One journal entry.

@@ -12,7 +12,7 @@ use ractor::{ActorId, ActorRef, ActorRuntime};
 use serde_json::Value;
 
 use super::AgentActor;
-use super::life::{Life, Origin};
+use super::life::{Life, Loss, Origin};
 use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::definition::Definition;
@@ -179,6 +179,16 @@ impl State {
         self.feed(Report::ChildEnded { call: call.clone(), result, duration_ms });
     }
 
+    /// The child cannot go on, and neither can whoever waits for it. Someone else who has its session works for this
+    /// agent's, which is therefore left to them.
+    pub(super) fn child_parked(&mut self, call: &ToolCallId, reason: &str) {
+        match self.work().children.get(call).map(|child| child.life.loss()) {
+            Some(Some(Loss::TakenOver)) => self.leave(format!("its sub-agent of call `{call}` is gone: {reason}")),
+            Some(Some(Loss::Damaged) | None) => self.park_with_child(call, reason),
+            None => {}
+        }
+    }
+
     /// The child cannot go on until something is mended. Neither can whoever waits for it: both go on when the parent
     /// is resumed.
     pub(super) fn park_with_child(&mut self, call: &ToolCallId, reason: &str) {
@@ -266,14 +276,21 @@ fn drive(life: &Arc<Life>, call: ToolCallId, task: String, session: SessionId, p
         };
         let result = match ended.await {
             Ok(report) => result_of(&report),
-            Err(error) if life.is_lost() => {
+            Err(error) if life.loss() == Some(Loss::Damaged) => {
                 let unknown = "what it did is not known: verify before repeating";
                 Err(ToolError::Failed(format!("the sub-agent cannot go on ({error}); {unknown}")))
             }
             Err(HandleError::Input(
-                error @ (InputError::Parked(_) | InputError::NotJournaled(_) | InputError::OutcomeUnknown { .. }),
+                error @ (InputError::Parked(_)
+                | InputError::NotJournaled(_)
+                | InputError::OutcomeUnknown { .. }
+                | InputError::TakenOver(_)),
             )) => {
-                let _ = parent.cast(AgentMsg::ChildParked { call, reason: error.to_string() });
+                let reason = match error {
+                    InputError::TakenOver(reason) => reason,
+                    other => other.to_string(),
+                };
+                let _ = parent.cast(AgentMsg::ChildParked { call, reason });
                 return;
             }
             Err(HandleError::Input(error)) => {

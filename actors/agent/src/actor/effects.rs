@@ -14,6 +14,7 @@ use playhouse_supervision::NodeState;
 use playhouse_tools::{Executor, ExecutorArgs, ExecutorMsg, Sandbox, ToolJob};
 use ractor::{ActorId, ActorRef, ActorRuntime};
 
+use super::life::Loss;
 use super::msg::{AgentMsg, NoConnection};
 use super::redaction::{clean_failure, clean_report};
 use super::state::{Stage, State};
@@ -167,6 +168,8 @@ impl State {
             }
             CommitReport::Failed { batch, error, fate, refusal: Refusal::Fenced, .. } => {
                 let Stage::Live(machine) = &mut self.stage else { return };
+                // Before anyone hears that something was not journaled: it is not to be mended here.
+                self.life.lost(Loss::TakenOver);
                 let now = self.life.backstage.now();
                 let mut effects = machine.report(now, Report::CommitFailed { batch, error: error.clone(), fate });
                 // What became of its inputs is told; to park is for one who may go on.

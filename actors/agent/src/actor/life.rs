@@ -59,8 +59,19 @@ pub struct Life {
     asked: AtomicBool,
     /// The incarnation before the one that is being started: it must be gone before the journal is read.
     predecessor: Mutex<Option<ActorCell>>,
-    /// Whether it cannot go on because its journal is damaged or someone else's.
-    is_lost: AtomicBool,
+    /// Whether it cannot go on because its journal is damaged.
+    damaged: AtomicBool,
+    /// Whether it cannot go on because its journal is someone else's.
+    taken_over: AtomicBool,
+}
+
+/// Why a journal is lost to its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// It is damaged.
+    Damaged,
+    /// It is someone else's.
+    TakenOver,
 }
 
 /// Whether a session may already have a journal.
@@ -121,7 +132,8 @@ impl Life {
             left: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             predecessor: Mutex::default(),
-            is_lost: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
+            taken_over: AtomicBool::new(false),
             backstage,
         }
     }
@@ -145,14 +157,22 @@ impl Life {
         self.root == self.agent_id
     }
 
-    /// Its journal is damaged or someone else's, and it does not go on.
-    pub(super) fn lost(&self) {
-        self.is_lost.store(true, Ordering::SeqCst);
+    /// It does not go on: its journal is lost to it.
+    pub(super) fn lost(&self, loss: Loss) {
+        let flag = match loss {
+            Loss::Damaged => &self.damaged,
+            Loss::TakenOver => &self.taken_over,
+        };
+        flag.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it does not go on because its journal is damaged or someone else's.
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost.load(Ordering::SeqCst)
+    /// Why it does not go on, if its journal is lost to it.
+    pub(super) fn loss(&self) -> Option<Loss> {
+        match (self.taken_over.load(Ordering::SeqCst), self.damaged.load(Ordering::SeqCst)) {
+            (true, _) => Some(Loss::TakenOver),
+            (false, true) => Some(Loss::Damaged),
+            (false, false) => None,
+        }
     }
 
     /// Who has its sessions.

@@ -12,7 +12,7 @@ use playhouse_session::WriterMsg;
 use playhouse_supervision::{Absent, Permit};
 use ractor::{ActorRef, RpcReplyPort};
 
-use super::recovery::Recovery;
+use super::recovery::{NoRecovery, Recovery};
 use crate::machine::{Doing, HookId, InputError, Machine, RunReport, Timer, Verdict};
 
 /// Who gets the answer to an input.
@@ -83,7 +83,7 @@ pub enum AgentMsg {
     /// Time is up.
     TimerDue(Timer),
     /// The journal was folded, or could not be.
-    Recovered(Box<Result<Recovery, String>>),
+    Recovered(Box<Result<Recovery, NoRecovery>>),
     /// A writer that was searched for.
     WriterIs {
         /// Its address.

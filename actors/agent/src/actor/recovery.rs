@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::Wake;
-use playhouse_protocol::{Event, EventId, InputId, Seq};
-use playhouse_session::{Loaded, StoreError, WriterMsg};
+use playhouse_protocol::{Event, EventId, InputId, Seq, SessionId};
+use playhouse_session::{Failure, Loaded, WriterMsg};
 use playhouse_supervision::finish;
 use ractor::ActorRef;
 
-use super::life::Life;
+use super::life::{Life, Loss};
 use super::msg::AgentMsg;
 use super::state::{Stage, State};
 use crate::backstage::Lease;
@@ -29,6 +29,21 @@ pub struct Recovery {
     untold: Vec<Event>,
 }
 
+/// Why a journal did not give a machine to go on with.
+#[derive(Debug)]
+pub enum NoRecovery {
+    /// Something has to be mended first: the agent parks.
+    Parks(String),
+    /// Someone else has the session: the agent leaves it.
+    Leaves(String),
+}
+
+impl From<String> for NoRecovery {
+    fn from(reason: String) -> Self {
+        Self::Parks(reason)
+    }
+}
+
 impl State {
     /// Folds the journal; what arrives meanwhile is held.
     pub(super) fn recover(&mut self, reason: &'static str, wake: Wake) {
@@ -46,7 +61,7 @@ impl State {
         self.show();
     }
 
-    pub(super) fn recovered(&mut self, outcome: Result<Recovery, String>) {
+    pub(super) fn recovered(&mut self, outcome: Result<Recovery, NoRecovery>) {
         let Stage::Recovering { held, .. } = &mut self.stage else { return };
         let held = std::mem::take(held);
         match outcome {
@@ -72,7 +87,7 @@ impl State {
                 self.carry_out(effects);
                 if let Stage::Parked { reason } = &self.stage {
                     if !held.iter().any(|msg| matches!(msg, AgentMsg::Unpark { .. })) {
-                        return refuse(held, reason.clone());
+                        return refuse(held, &InputError::Parked(reason.clone()));
                     }
                     self.recover("unparked", Wake::Asked);
                     for msg in held {
@@ -92,9 +107,14 @@ impl State {
                 }
                 self.show();
             }
-            Err(reason) => {
-                refuse(held, reason.clone());
+            Err(NoRecovery::Parks(reason)) => {
+                refuse(held, &InputError::Parked(reason.clone()));
                 self.park(reason);
+            }
+            Err(NoRecovery::Leaves(reason)) => {
+                self.life.lost(Loss::TakenOver);
+                refuse(held, &InputError::TakenOver(reason.clone()));
+                self.leave(reason);
             }
         }
     }
@@ -122,7 +142,7 @@ impl State {
     /// Drops everything that is under way and ends: someone else owns the session, and it is not taken back.
     pub(super) fn leave(&mut self, reason: String) {
         tracing::warn!(agent = %self.life.agent_id, "{reason}");
-        self.life.lost();
+        self.life.lost(Loss::TakenOver);
         self.drop_all(&reason, &InputError::TakenOver(reason.clone()));
         self.stage = Stage::Parked { reason };
         if self.life.is_root() {
@@ -159,34 +179,34 @@ impl State {
     }
 }
 
-/// Tells those who waited that the agent is parked.
-fn refuse(held: Vec<AgentMsg>, reason: String) {
+/// Tells those who waited that the agent does not go on.
+fn refuse(held: Vec<AgentMsg>, error: &InputError) {
     for msg in held {
-        let parked = InputError::Parked(reason.clone());
+        let error = error.clone();
         match msg {
-            AgentMsg::Submit { reply, .. } => drop(reply.send(Err(parked))),
-            AgentMsg::Look { reply, .. } => drop(reply.send(Err(parked))),
-            AgentMsg::AwaitRest { reply } => drop(reply.send(Err(parked))),
-            AgentMsg::Unpark { reply } => drop(reply.send(Err(parked))),
+            AgentMsg::Submit { reply, .. } => drop(reply.send(Err(error))),
+            AgentMsg::Look { reply, .. } => drop(reply.send(Err(error))),
+            AgentMsg::AwaitRest { reply } => drop(reply.send(Err(error))),
+            AgentMsg::Unpark { reply } => drop(reply.send(Err(error))),
             // Nothing else is held.
             _ => {}
         }
     }
 }
 
-async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Recovery, String> {
+async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Recovery, NoRecovery> {
     let mut session = life.session();
     let (mut told, mut untold) = (life.told(&session), Vec::new());
     loop {
-        let loaded = load(life, &session).await.map_err(|error| error.to_string())?;
+        let loaded = load(life, &session).await?;
         let journal = if loaded.damage.is_empty() { Journal::Whole } else { Journal::Damaged };
         for damage in &loaded.damage {
             tracing::warn!(%session, "{damage}");
         }
         if let Some(damage) = loaded.damage.iter().find(|damage| damage.kind.is_loss()) {
             // What was done can only be told from the journal, and nobody is here to accept the loss.
-            life.lost();
-            return Err(format!("the journal of session `{session}` is damaged ({damage})"));
+            life.lost(Loss::Damaged);
+            return Err(format!("the journal of session `{session}` is damaged ({damage})").into());
         }
         if loaded.entries.is_empty() {
             let mut opened = life.opened.as_ref().clone();
@@ -204,7 +224,7 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
         if let (Some(parent), true) = (&machine.durable().spawned_by, life.is_root()) {
             let parent = &parent.parent_session_id;
-            return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`"));
+            return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`").into());
         }
         if let Some(next) = machine.durable().rotated_to.clone() {
             life.occupy(&next)?;
@@ -225,24 +245,25 @@ async fn fold(life: &Arc<Life>, reason: &'static str, wake: Wake) -> Result<Reco
 }
 
 /// Reads the journal through its writer, after everything that an earlier incarnation sent there.
-async fn load(life: &Arc<Life>, session: &playhouse_protocol::SessionId) -> Result<Loaded, LoadError> {
+async fn load(life: &Arc<Life>, session: &SessionId) -> Result<Loaded, NoRecovery> {
     let house = &life.backstage;
     let address = house.writer_of(session);
     let mut not = None;
     loop {
-        let writer: ActorRef<WriterMsg> = house.writers.live(&address, not).await?;
+        let writer: ActorRef<WriterMsg> = house
+            .writers
+            .live(&address, not)
+            .await
+            .map_err(|absent| NoRecovery::Parks(format!("the journal's writer cannot be reached: {absent}")))?;
         let (session, id) = (session.clone(), writer.get_id());
         match ractor::call!(writer, |reply| WriterMsg::Load { session, reply }) {
-            Ok(loaded) => return Ok(loaded?),
+            Ok(loaded) => {
+                return loaded.map_err(|error| match error.failure() {
+                    Failure::Fenced => NoRecovery::Leaves(error.to_string()),
+                    Failure::Away | Failure::Broken => NoRecovery::Parks(error.to_string()),
+                });
+            }
             Err(_) => not = Some(id),
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum LoadError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the journal's writer cannot be reached: {0}")]
-    Writer(#[from] playhouse_supervision::Absent),
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::transcript::TranscriptError;
 use playhouse_protocol::{
-    Access, EffectClass, EntryId, InputId, Level, LoopId, PermissionId, PermissionMode, Restrictions, Ruling,
-    SessionId, ToolCallId, ToolDefinition, ToolError, ToolResult,
+    Access, Durability, EffectClass, EntryId, InputId, Level, LoopId, PermissionId, PermissionMode, Restrictions,
+    Ruling, SessionId, ToolCallId, ToolDefinition, ToolError, ToolResult,
 };
 use serde_json::Value;
 
@@ -143,6 +143,16 @@ pub enum InputError {
     /// The directory cannot change under a plan.
     #[error("changes are planned for the present working directory: approve or reject them before you move elsewhere")]
     Planned,
+    /// The journal is kept where it cannot be that safe.
+    #[error(
+        "durability `{asked}` was asked for, and the store keeps `{strongest}` at most for this session: ask for that, or begin a session of that durability in a house with a data directory"
+    )]
+    Durability {
+        /// How safe the session is to be.
+        asked: Durability,
+        /// The most that is kept where its journal is.
+        strongest: Durability,
+    },
     /// The conversation would be refused by providers.
     #[error("this conversation cannot be restored: {0}")]
     InvalidTranscript(#[from] TranscriptError),

@@ -107,6 +107,10 @@ impl Store for MemoryStore {
         Ok(Loaded { entries, epoch: EPOCH, damage: Vec::new() })
     }
 
+    fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
+        Ok(self.has(session))
+    }
+
     fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
         let mut all = self.lock();
         let kept = all.entry(session.clone()).or_default();

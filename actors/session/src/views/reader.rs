@@ -8,7 +8,7 @@ use playhouse_supervision::{NoResult, Threads};
 
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::{Records, Store};
+use crate::store::{Promises, Records, Store};
 
 /// Reads journals, wherever they are kept, and changes nothing. What was committed before is there. Clones read the
 /// same stores.
@@ -26,6 +26,14 @@ impl Reader {
     /// Reads from these stores: journals that last, and journals of durability `none`.
     pub fn new(store: Arc<dyn Store>, memory: Arc<MemoryStore>) -> Self {
         Self { store, memory, threads: Threads::new("reader", READS_AT_ONCE) }
+    }
+
+    /// How safe a session's journal can be: what is in memory stays there.
+    pub fn promises(&self, session: &SessionId) -> Promises {
+        match self.memory.has(session) {
+            true => self.memory.promises(),
+            false => self.store.promises(),
+        }
     }
 
     /// The file that a lasting journal is in, if it is in one.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use playhouse_protocol::{Batch, Class, CommitReport, Durability, Fate, Refusal, Seq, SessionId};
+use playhouse_protocol::{Batch, Class, CommitReport, Durability, EntryBody, Fate, Refusal, Seq, SessionId};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use super::load::{Load, UnderWay};
@@ -370,9 +370,11 @@ impl Job {
             Some(Readiness::Empty { epoch }) => Some(*epoch),
             None => None,
         };
+        // A journal that begins with this batch is nowhere yet.
+        let begins = append.batch.entries.first().is_some_and(|first| matches!(first.body, EntryBody::Opened(_)));
         let keeper = match (empty, append.durability) {
             (None, _) if self.shared.memory.has(session) => Keeper::Memory,
-            (None, Durability::None) if self.shared.store.exists(session)? => Keeper::Store,
+            (None, Durability::None) if !begins && self.shared.store.exists(session)? => Keeper::Store,
             (_, Durability::None) => Keeper::Memory,
             (_, Durability::Flush | Durability::Os) => Keeper::Store,
         };
