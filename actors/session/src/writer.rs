@@ -36,11 +36,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use playhouse_protocol::{Batch, CommitReport, Durability, Seq, SessionId};
-use playhouse_supervision::Threads;
 use playhouse_supervision::threads::panic_text;
+use playhouse_supervision::{Task, Threads};
 use ractor::{Actor, ActorProcessingErr, ActorRef, DerivedActorRef, RpcReplyPort, SupervisionEvent};
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 
 use crate::store::error::StoreError;
 use crate::store::files::folder::stable_hash;
@@ -215,10 +214,10 @@ pub struct WriterState {
     queue: VecDeque<Work>,
     /// Sessions to let go of with the next job, or when the timer ends.
     resting: HashSet<SessionId>,
-    rest_timer: Option<AbortHandle>,
+    rest_timer: Option<Task>,
     /// What the store was away for, a session's in their order: done again when the timer ends.
     away: Vec<Work>,
-    away_timer: Option<AbortHandle>,
+    away_timer: Option<Task>,
     phase: Phase,
     outbox: Arc<Outbox>,
 }
@@ -237,9 +236,6 @@ enum Phase {
 impl Drop for WriterState {
     fn drop(&mut self) {
         self.shared.gone.store(true, Ordering::SeqCst);
-        for timer in self.rest_timer.iter().chain(&self.away_timer) {
-            timer.abort();
-        }
     }
 }
 
@@ -267,11 +263,7 @@ impl WriterState {
 
     fn time_rest(&mut self, myself: &ActorRef<WriterMsg>) {
         let writer = myself.clone();
-        let timer = tokio::spawn(async move {
-            tokio::time::sleep(REST).await;
-            tell(&writer, News::Rested);
-        });
-        self.rest_timer = Some(timer.abort_handle());
+        self.rest_timer = Some(Task::after(REST, move || tell(&writer, News::Rested)));
     }
 
     /// Tells what there is to tell, and puts off what the store was away for.
@@ -281,11 +273,7 @@ impl WriterState {
             return;
         }
         let writer = myself.clone();
-        let timer = tokio::spawn(async move {
-            tokio::time::sleep(AWAY).await;
-            tell(&writer, News::Again);
-        });
-        self.away_timer = Some(timer.abort_handle());
+        self.away_timer = Some(Task::after(AWAY, move || tell(&writer, News::Again)));
     }
 
     /// Puts what the store was away for before everything else.

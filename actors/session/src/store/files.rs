@@ -19,9 +19,9 @@ mod resting;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::{Durability, Entry, NodeId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, NodeId, Seq, SessionId, lock};
 use rustix::process::{Resource, getrlimit};
 
 use append::Buffers;
@@ -402,10 +402,6 @@ pub fn look(data_dir: impl Into<PathBuf>) -> Result<Arc<dyn Store>, StoreError> 
 
 fn new_node() -> NodeId {
     uuid::Uuid::new_v4().simple().to_string().into()
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks a journal. One that was being changed when its thread panicked is forgotten: the file is the truth.

@@ -1,9 +1,9 @@
 //! Journals in memory: for tests, and for sessions of durability `none`, which end with their process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use playhouse_protocol::{Durability, Entry, EntryId, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, EntryId, Seq, SessionId, lock};
 
 use crate::store::error::StoreError;
 use crate::store::{Loaded, Promises, REMEMBERED, Store, Sync, Take};
@@ -65,11 +65,7 @@ impl Kept {
 impl MemoryStore {
     /// Whether a session has entries here.
     pub fn has(&self, session: &SessionId) -> bool {
-        self.lock().get(session).is_some_and(|kept| !kept.entries.is_empty())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).get(session).is_some_and(|kept| !kept.entries.is_empty())
     }
 }
 
@@ -91,7 +87,7 @@ impl Store for MemoryStore {
     }
 
     fn load(&self, session: &SessionId, take: Take) -> Result<Loaded, StoreError> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let entries = match take {
             Take::Own => {
                 let kept = all.entry(session.clone()).or_default();
@@ -112,24 +108,23 @@ impl Store for MemoryStore {
     }
 
     fn own(&self, session: &SessionId) -> Result<u64, StoreError> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         let kept = all.entry(session.clone()).or_default();
         kept.loaded = true;
         kept.broken.clone().map_or(Ok(EPOCH), Err)
     }
 
     fn append(&self, session: &SessionId, epoch: u64, entries: &[Arc<Entry>], _: Sync) -> Result<Vec<Seq>, StoreError> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         check(&mut all, session, epoch)?.append(session, entries)
     }
 
     fn flush(&self, session: &SessionId, epoch: u64) -> Result<(), StoreError> {
-        check(&mut self.lock(), session, epoch).map(|_| ())
+        check(&mut lock(&self.0), session, epoch).map(|_| ())
     }
 
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
-        let mut all: Vec<_> = self
-            .lock()
+        let mut all: Vec<_> = lock(&self.0)
             .iter()
             .filter(|(_, kept)| !kept.entries.is_empty())
             .map(|(session, kept)| SessionSummary::of(session, &kept.numbered(), None, Vec::new()))
@@ -139,14 +134,14 @@ impl Store for MemoryStore {
     }
 
     fn remove(&self, session: &SessionId) -> Result<(), StoreError> {
-        match self.lock().remove(session).filter(|kept| !kept.entries.is_empty()) {
+        match lock(&self.0).remove(session).filter(|kept| !kept.entries.is_empty()) {
             Some(_) => Ok(()),
             None => Err(StoreError::Unknown { session: session.clone() }),
         }
     }
 
     fn rest(&self, session: &SessionId) -> Result<(), StoreError> {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         if let Some(kept) = all.get_mut(session) {
             kept.loaded = false;
             if kept.entries.is_empty() {

@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::{Batch, Class, CommitReport, Durability, EntryBody, Fate, Refusal, Seq, SessionId};
+use playhouse_protocol::{Batch, Class, CommitReport, Durability, EntryBody, Fate, Refusal, Seq, SessionId, lock};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use super::load::{Load, UnderWay};
@@ -426,8 +426,4 @@ impl Job {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

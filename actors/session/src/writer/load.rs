@@ -1,9 +1,9 @@
 //! Loads: journals that are read beside a Writer's job, so that one which takes long holds up its own session alone.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
+use playhouse_protocol::{Entry, EntryBody, Seq, SessionId, lock};
 use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
@@ -96,7 +96,7 @@ impl UnderWay {
 
 impl Loads {
     pub fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.under_way)
     }
 
     /// Has this Writer told of every end from now on.

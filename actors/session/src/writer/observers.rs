@@ -1,9 +1,9 @@
 //! Who wants to know which sessions have something new. A Writer tells them when it has delivered, and waits for nobody.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use playhouse_protocol::SessionId;
+use playhouse_protocol::{SessionId, lock};
 use tokio::sync::Notify;
 
 /// How many sessions wait for an observer by name; when there are more it is told to look at all.
@@ -68,10 +68,6 @@ impl Observer {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

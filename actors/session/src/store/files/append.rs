@@ -10,13 +10,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 
-use playhouse_protocol::{Entry, Fate, Seq, SessionId};
+use playhouse_protocol::{Entry, Fate, Seq, SessionId, lock};
 
+use super::FileStore;
 use super::disk::{flush_folder, write_batch};
 use super::folder::{self, Made, NO_FOLLOW, Paths};
 use super::journal::{Journal, KnownEntry, Presence};
 use super::recovery;
-use super::{FileStore, lock};
 use crate::format::blob;
 use crate::format::chain::ChainHash;
 use crate::format::record::{self, Form, Print};

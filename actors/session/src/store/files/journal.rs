@@ -1,11 +1,12 @@
 //! What a store remembers of a journal while it writes to it, and the descriptors it keeps open.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
 use playhouse_protocol::{EntryId, Seq, SessionId};
+use playhouse_supervision::Lru;
 
 use super::blob_files::Blobs;
 use super::folder::Paths;
@@ -116,40 +117,27 @@ impl RecentIds {
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     limit: usize,
-    clock: u64,
-    open: HashMap<SessionId, (Arc<File>, u64)>,
-    by_use: BTreeMap<u64, SessionId>,
+    open: Lru<SessionId, Arc<File>>,
 }
 
 impl Descriptors {
     pub fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), clock: 0, open: HashMap::new(), by_use: BTreeMap::new() }
+        Self { limit: limit.max(1), open: Lru::default() }
     }
 
     pub fn get(&mut self, session: &SessionId) -> Option<Arc<File>> {
-        let (file, used) = self.open.get_mut(session)?;
-        self.by_use.remove(used);
-        self.clock += 1;
-        *used = self.clock;
-        self.by_use.insert(self.clock, session.clone());
-        Some(file.clone())
+        self.open.get(session).cloned()
     }
 
     pub fn put(&mut self, session: &SessionId, file: Arc<File>) {
-        self.forget(session);
-        while self.open.len() >= self.limit {
-            let Some((_, oldest)) = self.by_use.pop_first() else { break };
-            self.open.remove(&oldest);
+        self.open.insert(session.clone(), file);
+        while self.open.len() > self.limit {
+            self.open.pop_oldest();
         }
-        self.clock += 1;
-        self.open.insert(session.clone(), (file, self.clock));
-        self.by_use.insert(self.clock, session.clone());
     }
 
     pub fn forget(&mut self, session: &SessionId) {
-        if let Some((_, used)) = self.open.remove(session) {
-            self.by_use.remove(&used);
-        }
+        self.open.remove(session);
     }
 
     pub fn len(&self) -> usize {
@@ -183,9 +171,9 @@ mod tests {
         open.put(&id("b"), file());
         open.get(&id("a")).unwrap();
         open.put(&id("c"), file());
-        assert_eq!((open.len(), open.by_use.len()), (2, 2));
+        assert_eq!(open.len(), 2);
         assert!(open.get(&id("a")).is_some() && open.get(&id("c")).is_some() && open.get(&id("b")).is_none());
         open.forget(&id("a"));
-        assert_eq!((open.len(), open.by_use.len()), (1, 1));
+        assert_eq!(open.len(), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use playhouse_protocol::{Durability, Entry, EntryBody, Seq, SessionId};
+use playhouse_protocol::{Durability, Entry, EntryBody, Seq, SessionId, lock};
 
 use super::blob_files::{self, Blobs, Reading};
 use super::folder::{self, NO_FOLLOW, Paths};
@@ -15,7 +15,7 @@ use super::journal::{Journal, KnownEntry, Presence};
 use super::ownership::Claim;
 use super::reading::FileRecords;
 use super::recovery;
-use super::{FileStore, lock, lock_journal};
+use super::{FileStore, lock_journal};
 use crate::format::record::Print;
 use crate::format::scan::Scan;
 use crate::store::error::StoreError;

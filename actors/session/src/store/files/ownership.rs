@@ -8,10 +8,10 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use playhouse_protocol::{NodeId, SessionId};
+use playhouse_protocol::{NodeId, SessionId, lock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
@@ -102,7 +102,7 @@ impl Owners {
             owners.sweep()?;
             owners.take_place(&path)
         })?;
-        *owners.process_lock() = ProcessLock::Held(file);
+        *lock(&owners.lock) = ProcessLock::Held(file);
         Ok(owners)
     }
 
@@ -144,7 +144,7 @@ impl Owners {
 
     /// Gives up the process's own lock, and with it every session: another house may have them.
     pub fn close(&self) {
-        let mut lock = self.process_lock();
+        let mut lock = lock(&self.lock);
         if let ProcessLock::Held(_) = *lock {
             // Removed while it is locked, so that nobody takes an orderly end for a death.
             let _ = self.disk.remove(&lock_path(&self.folder, &self.node));
@@ -153,15 +153,11 @@ impl Owners {
     }
 
     fn is_open(&self) -> Result<(), StoreError> {
-        match *self.process_lock() {
+        match *lock(&self.lock) {
             ProcessLock::Held(_) => Ok(()),
             ProcessLock::GivenUp => Err(StoreError::Closed),
             ProcessLock::None => Err(StoreError::OnlyLooks),
         }
-    }
-
-    fn process_lock(&self) -> MutexGuard<'_, ProcessLock> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn node(&self) -> &NodeId {
@@ -364,7 +360,7 @@ impl Owners {
 
     /// Runs `change` while no other process, and nobody in this one, changes an owner record.
     pub fn exclusively<T>(&self, change: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match *self.process_lock() {
+        match *lock(&self.lock) {
             ProcessLock::Held(_) | ProcessLock::GivenUp => {}
             ProcessLock::None => return Err(StoreError::OnlyLooks),
         }
