@@ -57,9 +57,9 @@ const RECORDINGS: Duration = Duration::from_secs(5);
 
 /// A house with its agents. Clones are the same house.
 #[derive(Clone)]
-pub struct House(Arc<Inner>);
+pub struct House(Arc<HouseParts>);
 
-pub(crate) struct Inner {
+pub(crate) struct HouseParts {
     backstage: Arc<Backstage>,
     root: ActorRef<SupervisorMsg>,
     stage: Roster,

@@ -12,7 +12,7 @@ use playhouse::SpawnError;
 use playhouse::prelude::*;
 use playhouse::protocol::{Entry, EntryBody, NodeId, Seq, SessionId};
 use playhouse::session::{
-    Answer, Committed, Group, Holder, Loaded, MemoryStore, Promises, SessionSummary, Store, StoreError, Sync, Take,
+    Appended, Committed, Group, Holder, Loaded, MemoryStore, Promises, SessionSummary, Store, StoreError, Sync, Take,
 };
 use serde_json::json;
 
@@ -123,18 +123,18 @@ impl Store for Remote {
     }
 
     /// One round trip for all.
-    fn append_all(&self, groups: &mut dyn Iterator<Item = Group>, answer: &mut dyn FnMut(Vec<Answer>)) {
+    fn append_all(&self, groups: &mut dyn Iterator<Item = Group>, answer: &mut dyn FnMut(Vec<Appended>)) {
         self.note("append_all");
         let mut failed = HashMap::new();
         let one = |(n, group): (usize, Group)| {
-            let done = match failed.get(&group.session) {
+            let seqs = match failed.get(&group.session) {
                 Some(error) => Err(StoreError::clone(error)),
                 None => self.append(&group.session, group.epoch, &group.entries, group.sync),
             };
-            if let Err(error) = &done {
+            if let Err(error) = &seqs {
                 failed.insert(group.session.clone(), error.clone());
             }
-            (n, done)
+            Appended { group: n, seqs }
         };
         answer(groups.enumerate().map(one).collect());
     }

@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 use super::ending::Ending;
 use super::turns::Turns;
-use super::{House, Inner, environment_secrets, unused};
+use super::{House, HouseParts, environment_secrets, unused};
 use crate::builder::plain;
 
 /// How many writers a house has: sessions are spread over them.
@@ -223,7 +223,7 @@ impl HouseBuilder {
         let backstage = Backstage::new(node, tree.clone(), SHARDS, providers.clone(), journals, self.outside);
         let backstage = Arc::new(backstage.with_outputs(outputs).with_rule_book(self.book));
         backstage.rules.publish(self.rules);
-        let house: Arc<OnceLock<Weak<Inner>>> = Arc::default();
+        let house: Arc<OnceLock<Weak<HouseParts>>> = Arc::default();
         let (changes, _) = watch::channel(0);
         let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
@@ -240,7 +240,7 @@ impl HouseBuilder {
         let root = Supervisor::root(args).await.map_err(|error| OpenError::Root(error.to_string()))?;
         let kinds = self.kinds.into_iter().collect::<DashMap<_, _>>();
         let plain = Arc::new(plain(store.promises().strongest));
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(HouseParts {
             backstage,
             root,
             stage,
@@ -362,7 +362,7 @@ fn approvals(backstage: &Arc<Backstage>, changes: Arc<watch::Sender<u64>>) -> Ch
 }
 
 /// Whose restarts are spent is parked, and whoever waits for it hears of it. An agent that ended leaves the stage.
-fn notices(house: Arc<OnceLock<Weak<Inner>>>) -> NoticeFn {
+fn notices(house: Arc<OnceLock<Weak<HouseParts>>>) -> NoticeFn {
     Arc::new(move |notice| {
         let Some(house) = house.get().and_then(Weak::upgrade) else { return };
         match notice {

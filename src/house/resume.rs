@@ -15,7 +15,7 @@ use crate::builder::SpawnError;
 /// Why a session could not be taken up.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
-    /// The store refused.
+    /// The store could not read it, or refused to.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Its first entry is gone.
@@ -46,7 +46,7 @@ pub enum ResumeError {
     MissingPart {
         /// The session that was to go on.
         session: SessionId,
-        /// What is missing.
+        /// What is missing, and what to do about it.
         reason: String,
     },
     /// It belongs to a sub-agent.

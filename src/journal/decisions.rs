@@ -47,7 +47,7 @@ pub struct Step {
     pub seq: Seq,
     /// When, in unix milliseconds.
     pub at: u64,
-    /// What it is.
+    /// Whether something was decided, begun or over.
     pub kind: StepKind,
     /// What happened, in a word.
     pub what: &'static str,

@@ -20,7 +20,7 @@ pub enum EventsError {
     /// It has no beginning.
     #[error("session `{session}`: {reason}")]
     Fold {
-        /// Whose journal.
+        /// The session that the journal is of.
         session: SessionId,
         /// What is wrong with it.
         reason: FoldError,

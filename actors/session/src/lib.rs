@@ -1,7 +1,7 @@
 //! The session writer, the journal and the stores that keep it.
 //!
 //! A session's journal is one append-only file of checked lines ([`record`]); what a reader makes of it, damage
-//! included, is [`scan`]. Each line's hash covers all before it ([`chain`]), and [`verify`] checks them. A [`Store`]
+//! included, is [`scan`]. Each line's hash covers all before it ([`ChainHash`]), and [`Store::verify`] checks them. A [`Store`]
 //! keeps journals: [`FileStore`] in a data directory that several processes share, [`MemoryStore`] for durability `none`,
 //! or one that a program brings; [`Store::promises`] says how safe they are there. The [`Writer`] actor appends for many
 //! agents and flushes in groups; `Committed` means that the entry is as safe as its class asks.
@@ -19,23 +19,21 @@ mod store;
 mod views;
 mod writer;
 
-pub use format::chain::ChainHash;
+pub use format::hash_chain::{ChainHash, NoChainHash};
 pub use format::scan::{Damage, DamageKind};
-pub use format::{blob, chain, record, scan};
+pub use format::{blob, record, scan};
 pub use store::error::{Failure, Location, StoreError};
 pub use store::files::disk;
 pub use store::files::folder::DataDir;
 pub use store::files::{FileOptions, FileStore, look, open};
 pub use store::memory::MemoryStore;
-pub use store::{Answer, Group, Holder, Loaded, Promises, Records, Store, Sync, Take};
+pub use store::{Appended, Group, Holder, Loaded, Promises, Records, Store, Sync, Take};
 pub use views::along::{Along, Branch, fold_chain};
 pub use views::reader::Reader;
 pub use views::summary::{LastRun, SessionStatus, SessionSummary};
 pub use views::verify::Verification;
-pub use views::{summary, verify};
 pub use writer::{
-    AWAY, Committed, JobNews, LOADS_AT_ONCE, Note, Observer, Observers, REST, Writer, WriterArgs, WriterMsg,
-    WriterState, shard,
+    Committed, JobNews, Note, Observer, Observers, REST, Writer, WriterArgs, WriterMsg, WriterState, shard,
 };
 
 /// The kinds of actors in this crate, each with the names of its messages: what a test can strike.

@@ -40,11 +40,11 @@ pub enum Sync {
     /// Handed to the kernel, its blobs flushed to disk first: for an append whose flush follows. The kernel may write
     /// a record to disk whenever it likes, and then its blobs are there.
     Blobs,
-    /// Flushed to disk.
+    /// Flushed to disk, its blobs first.
     Disk,
 }
 
-/// A journal, read.
+/// A journal that was read whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     /// The entries that count, by their numbers.
@@ -60,7 +60,7 @@ pub struct Loaded {
 pub struct Holder {
     /// Its name among those that share the store.
     pub node: NodeId,
-    /// Its process id.
+    /// Its process id, on its own machine.
     pub pid: u32,
 }
 
@@ -100,8 +100,14 @@ pub struct Group {
     pub sync: Sync,
 }
 
-/// What came of a group: its place among those that were given, and the number of each of its entries.
-pub type Answer = (usize, Result<Vec<Seq>, StoreError>);
+/// What came of a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Appended {
+    /// Its place among the groups that were given, from 0.
+    pub group: usize,
+    /// The number of each of its entries.
+    pub seqs: Result<Vec<Seq>, StoreError>,
+}
 
 /// A journal that is read one record at a time, by whoever has the time.
 pub trait Records: Iterator<Item = Result<(Seq, Arc<Entry>), StoreError>> + Send + fmt::Debug {
@@ -176,25 +182,27 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
     /// Appends for many sessions at once and answers each group once, a session's in their order: `answer` is called
     /// with whatever is known by then, those that need no flush before those that do. What follows a group that failed
     /// in its own session is not written. There are no more groups when `groups` ends, which may be early.
-    fn append_all(&self, groups: &mut dyn Iterator<Item = Group>, answer: &mut dyn FnMut(Vec<Answer>)) {
+    fn append_all(&self, groups: &mut dyn Iterator<Item = Group>, answer: &mut dyn FnMut(Vec<Appended>)) {
         let (mut written, mut waiting) = (Vec::new(), Vec::new());
         let mut failed: Vec<(SessionId, StoreError)> = Vec::new();
         // Journals whose answers wait for a flush, in the order of their first, with the answers.
-        let mut unflushed: Vec<(SessionId, u64, Vec<Answer>)> = Vec::new();
-        for (place, Group { session, epoch, entries, sync }) in groups.enumerate() {
-            let done = match (failed.iter().find(|(other, _)| *other == session), sync) {
+        let mut unflushed: Vec<(SessionId, u64, Vec<Appended>)> = Vec::new();
+        for (group, Group { session, epoch, entries, sync }) in groups.enumerate() {
+            let seqs = match (failed.iter().find(|(other, _)| *other == session), sync) {
                 (Some((_, error)), _) => Err(error.clone()),
                 (None, Sync::Disk) => self.append(&session, epoch, &entries, Sync::Blobs),
                 (None, Sync::Kernel | Sync::Blobs) => self.append(&session, epoch, &entries, sync),
             };
-            if let Err(error) = &done {
+            if let Err(error) = &seqs {
                 failed.push((session.clone(), error.clone()));
             }
             // Answers of one session keep their order, so what follows one that waits also waits.
+            let waits = sync == Sync::Disk && seqs.is_ok();
+            let appended = Appended { group, seqs };
             match unflushed.iter_mut().find(|(other, ..)| *other == session) {
-                Some((.., answers)) => answers.push((place, done)),
-                None if sync == Sync::Disk && done.is_ok() => unflushed.push((session, epoch, vec![(place, done)])),
-                None => written.push((place, done)),
+                Some((.., answers)) => answers.push(appended),
+                None if waits => unflushed.push((session, epoch, vec![appended])),
+                None => written.push(appended),
             }
         }
         if !written.is_empty() {
@@ -205,7 +213,7 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
                 Ok(()) => waiting.extend(answers),
                 Err(error) => {
                     let error = error.in_doubt();
-                    waiting.extend(answers.into_iter().map(|(place, _)| (place, Err(error.clone()))));
+                    waiting.extend(answers.into_iter().map(|done| Appended { seqs: Err(error.clone()), ..done }));
                 }
             }
         }

@@ -2,5 +2,5 @@
 
 pub(crate) mod along;
 pub(crate) mod reader;
-pub mod summary;
-pub mod verify;
+pub(crate) mod summary;
+pub(crate) mod verify;

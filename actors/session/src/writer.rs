@@ -45,20 +45,20 @@ use crate::store::error::StoreError;
 use crate::store::files::folder::stable_hash;
 use crate::store::memory::MemoryStore;
 use crate::store::{Loaded, Store};
-use job::{Append, Control, Job, Outbox, Shard, Shared, Taken, Ticket, Work, take};
+use job::{Append, Control, Job, Outbox, Queued, Shard, ShardJournals, Taken, Ticket, take};
 use load::{Load, Loads, Then};
 
 pub use load::Note;
 pub use observers::{Committed, Observer, Observers};
 
 /// How many journals a Writer reads at once; more wait for a thread.
-pub const LOADS_AT_ONCE: usize = 4;
+const LOADS_AT_ONCE: usize = 4;
 
 /// How long a session that rests may keep its memory while its Writer has nothing else to do.
 pub const REST: Duration = Duration::from_secs(1);
 
 /// How long a Writer waits before it sends again what the store was away for.
-pub const AWAY: Duration = Duration::from_millis(250);
+const AWAY: Duration = Duration::from_millis(250);
 
 /// The shard of `n` that a session belongs to.
 pub fn shard(session: &SessionId, n: usize) -> usize {
@@ -77,7 +77,7 @@ pub enum WriterMsg {
         durability: Durability,
         /// Its entries, its class and the number that the report names.
         batch: Batch,
-        /// Who is told.
+        /// Gets the report, once for each time that the batch was sent.
         reply: DerivedActorRef<CommitReport>,
     },
     /// Take ownership and read everything, after the appends that came before. A session that refused appends takes
@@ -85,7 +85,7 @@ pub enum WriterMsg {
     Load {
         /// The session to read.
         session: SessionId,
-        /// Who is told.
+        /// Gets the journal. Dropped if the Writer dies first: ask its successor.
         reply: RpcReplyPort<Result<Loaded, StoreError>>,
     },
     /// Say something in a stored session that no agent writes to, unless its journal ends with just that. Answers the
@@ -93,9 +93,9 @@ pub enum WriterMsg {
     Note {
         /// The session that it is said in.
         session: SessionId,
-        /// What is said.
+        /// The entry's content and time.
         note: Note,
-        /// Who is told.
+        /// Gets the answer when the entry is flushed.
         reply: RpcReplyPort<Result<Option<Seq>, StoreError>>,
     },
     /// Free the memory of a session that will be quiet for a while, when it is convenient; it stays this process's. Any
@@ -113,12 +113,12 @@ pub enum WriterMsg {
     Remove {
         /// The session to delete.
         session: SessionId,
-        /// Who is told.
+        /// Gets the answer when nothing of it is left.
         reply: RpcReplyPort<Result<(), StoreError>>,
     },
     /// Answered when everything that came before it is done.
     Settle {
-        /// Who is told.
+        /// Gets the answer.
         reply: RpcReplyPort<()>,
     },
     /// From the Writer's own job.
@@ -169,9 +169,9 @@ enum News {
 /// What a Writer works with. Clones share one shard: give every Writer its own, and its successors clones of it.
 #[derive(Clone, Debug)]
 pub struct WriterArgs {
-    /// Journals that last.
+    /// Keeps the journals of sessions that outlive the process.
     pub store: Arc<dyn Store>,
-    /// Journals of durability `none`.
+    /// Keeps the journals of durability `none`.
     pub memory: Arc<MemoryStore>,
     /// How many messages wait or are being worked on.
     pub depth: Arc<AtomicUsize>,
@@ -202,21 +202,21 @@ impl WriterArgs {
     }
 }
 
-/// The session-writer actor.
+/// The actor that appends to the journals of one shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Writer;
 
-/// A Writer's state.
+/// What a [`Writer`] has to do, and what it is at.
 #[derive(Debug)]
 pub struct WriterState {
     args: WriterArgs,
-    shared: Shared,
-    queue: VecDeque<Work>,
+    journals: ShardJournals,
+    queue: VecDeque<Queued>,
     /// Sessions to let go of with the next job, or when the timer ends.
     resting: HashSet<SessionId>,
     rest_timer: Option<Task>,
     /// What the store was away for, a session's in their order: done again when the timer ends.
-    away: Vec<Work>,
+    away: Vec<Queued>,
     away_timer: Option<Task>,
     phase: Phase,
     outbox: Arc<Outbox>,
@@ -227,7 +227,7 @@ pub struct WriterState {
 enum Phase {
     /// No job runs, and none is due.
     Idle,
-    /// A group gathers.
+    /// A job is due when whoever is at work on this thread had a turn.
     Gathering,
     /// A job runs, until this ends.
     Working(oneshot::Receiver<()>),
@@ -235,13 +235,13 @@ enum Phase {
 
 impl Drop for WriterState {
     fn drop(&mut self) {
-        self.shared.gone.store(true, Ordering::SeqCst);
+        self.journals.gone.store(true, Ordering::SeqCst);
     }
 }
 
 impl WriterState {
     /// Queues a message about a session, or about all.
-    fn queue(&mut self, myself: &ActorRef<WriterMsg>, work: impl FnOnce(Ticket) -> Work) {
+    fn queue(&mut self, myself: &ActorRef<WriterMsg>, work: impl FnOnce(Ticket) -> Queued) {
         let work = work(Ticket::new(self.args.depth.clone()));
         if let Some(session) = work.session() {
             self.resting.remove(session);
@@ -304,10 +304,10 @@ impl WriterState {
     fn start(&mut self, myself: &ActorRef<WriterMsg>) -> io::Result<()> {
         let Taken { appends, mut controls, loads } = take(&mut self.queue, &mut self.args.loads.lock(), &self.away);
         for load in loads {
-            let (shared, writer, outbox) = (self.shared.clone(), myself.clone(), self.outbox.clone());
+            let (journals, writer, outbox) = (self.journals.clone(), myself.clone(), self.outbox.clone());
             let end = self.args.loads.end_of(load.session.clone(), || WriterMsg::Job(JobNews(News::Loaded)));
             self.args.load_threads.start(move || {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shared.load(load, &outbox))) {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| journals.load(load, &outbox))) {
                     tell(&writer, News::Panicked(panic_text(panic.as_ref())));
                 }
                 drop(end);
@@ -318,7 +318,7 @@ impl WriterState {
         }
         self.phase = Phase::Idle;
         if !(appends.is_empty() && controls.is_empty()) {
-            let job = Job { shared: self.shared.clone(), outbox: self.outbox.clone(), appends, controls };
+            let job = Job { journals: self.journals.clone(), outbox: self.outbox.clone(), appends, controls };
             let (end, over) = oneshot::channel();
             self.phase = Phase::Working(over);
             let writer = myself.clone();
@@ -349,7 +349,7 @@ impl Actor for Writer {
         args: WriterArgs,
     ) -> Result<WriterState, ActorProcessingErr> {
         args.loads.report_to(myself);
-        let shared = Shared {
+        let journals = ShardJournals {
             store: args.store.clone(),
             memory: args.memory.clone(),
             shard: args.shard.clone(),
@@ -357,7 +357,7 @@ impl Actor for Writer {
         };
         Ok(WriterState {
             args,
-            shared,
+            journals,
             queue: VecDeque::new(),
             resting: HashSet::new(),
             rest_timer: None,
@@ -377,24 +377,24 @@ impl Actor for Writer {
         playhouse_supervision::chaos::strike("writer", message.name());
         match message {
             WriterMsg::Append { session, durability, batch, reply } => {
-                let append = |ticket| Work::Append(Append { session, durability, batch, reply, ticket });
+                let append = |ticket| Queued::Append(Append { session, durability, batch, reply, ticket });
                 state.queue(&myself, append);
             }
             WriterMsg::Load { session, reply } => {
-                state.queue(&myself, |ticket| Work::Load(Load { session, then: Then::Give(reply), ticket }));
+                state.queue(&myself, |ticket| Queued::Load(Load { session, then: Then::Give(reply), ticket }));
             }
             WriterMsg::Note { session, note, reply } => {
-                state.queue(&myself, |ticket| Work::Load(Load { session, then: Then::Note(note, reply), ticket }));
+                state.queue(&myself, |ticket| Queued::Load(Load { session, then: Then::Note(note, reply), ticket }));
             }
             WriterMsg::Rest { session } => state.rest(&myself, session),
             WriterMsg::Release { session } => {
-                state.queue(&myself, |ticket| Work::Control(Control::Release(session), ticket));
+                state.queue(&myself, |ticket| Queued::Control(Control::Release(session), ticket));
             }
             WriterMsg::Remove { session, reply } => {
-                state.queue(&myself, |ticket| Work::Control(Control::Remove(session, reply), ticket));
+                state.queue(&myself, |ticket| Queued::Control(Control::Remove(session, reply), ticket));
             }
             WriterMsg::Settle { reply } => {
-                state.queue(&myself, |ticket| Work::Control(Control::Settle { reply, after: None }, ticket));
+                state.queue(&myself, |ticket| Queued::Control(Control::Settle { reply, after: None }, ticket));
             }
             WriterMsg::Job(JobNews(news)) => {
                 state.deliver(&myself);

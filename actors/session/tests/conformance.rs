@@ -239,12 +239,12 @@ fn groups_get_one_answer_each_and_a_failure_stays_in_its_session(store: impl Sto
     ];
     let mut answers = Vec::new();
     store.append_all(&mut groups.into_iter(), &mut |some| answers.extend(some));
-    let places = |of: [usize; 2]| answers.iter().map(|(n, _)| *n).filter(move |n| of.contains(n));
+    let places = |of: [usize; 2]| answers.iter().map(|done| done.group).filter(move |n| of.contains(n));
     assert_eq!((places([0, 2]).collect(), places([1, 3]).collect()), (vec![0, 2], vec![1, 3]), "in a session's order");
-    answers.sort_by_key(|(n, _)| *n);
+    answers.sort_by_key(|done| done.group);
     let conflict = StoreError::Conflict { session: bad.clone(), entry: "s/1".into() };
     let expected = [Ok(vec![Seq(1), Seq(2)]), Err(conflict.clone()), Ok(vec![Seq(3)]), Err(conflict)];
-    assert_eq!(answers.into_iter().map(|(_, answer)| answer).collect::<Vec<_>>(), expected);
+    assert_eq!(answers.into_iter().map(|done| done.seqs).collect::<Vec<_>>(), expected);
     assert_eq!(store.load(&bad, Take::Own).unwrap().entries.len(), 1);
 }
 

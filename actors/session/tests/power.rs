@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use common::{id, opened, prompt, prompts};
 use playhouse_protocol::{Entry, SessionId};
 use playhouse_session::disk::{Disk, Kernel};
-use playhouse_session::{FileOptions, FileStore, Group, Store, StoreError, Sync, Take};
+use playhouse_session::{Appended, FileOptions, FileStore, Group, Store, StoreError, Sync, Take};
 
 /// A file or folder: its inode, and how often that number was given away.
 type Node = (u64, usize);
@@ -217,7 +217,7 @@ fn live(data: &Path, disk: &Arc<Power>, done: &mut Acknowledged) -> Result<(), S
     let mut answers = Vec::new();
     let mut groups = [group(&a, of_a, &to_a), group(&b, of_b, &to_b)].into_iter();
     store.append_all(&mut groups, &mut |some| answers.extend(some));
-    for (place, answer) in answers {
+    for Appended { group: place, seqs: answer } in answers {
         answer?;
         let (session, entries) =
             if place == 0 { (&a, [vec![long("a/3")], to_a.clone()].concat()) } else { (&b, to_b.clone()) };

@@ -13,7 +13,7 @@ use crate::cli::commands::sessions::{along, look, print, print_each, tell_damage
 use crate::cli::exit::Exit;
 use crate::cli::terminal::text::{Tint, error_line, one_line};
 
-/// Verifies or shows.
+/// Checks journals, or shows what was decided and done in one.
 pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
     let is_there = folder.exists();
     match args.command {

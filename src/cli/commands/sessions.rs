@@ -121,7 +121,7 @@ pub(super) fn print_each<T, E: fmt::Display>(
     out.flush().map_err(|error| unwritten(&error))
 }
 
-/// Writes to stdout.
+/// Writes to stdout at once, all of it or an error.
 pub(super) fn print(text: &str) -> Result<(), Exit> {
     write_out(text).map_err(|error| unwritten(&error))
 }

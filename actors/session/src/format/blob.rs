@@ -62,7 +62,7 @@ impl TryFrom<String> for BlobName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlobRef {
-    /// Its name.
+    /// The name of the blob that has it, which is its hash.
     #[serde(rename = "$blob")]
     pub name: BlobName,
     /// Its length in bytes.
@@ -120,7 +120,7 @@ pub enum BlobProblem {
     /// The disk does not give it.
     #[error("cannot be read: {reason}")]
     Unreadable {
-        /// The system's words.
+        /// What the system says about it.
         reason: String,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure. The checksum is a CRC-32 over the sequence, the epoch, the chain's digits and the entry's bytes exactly as they
 //! are stored, so a line proves itself without being written again. `chain` proves its place among the others
-//! ([`chain`](crate::format::chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
+//! ([`chain`](crate::format::hash_chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
 //! entry whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::blob::{self, BlobSource, LostBlob, NoBlobs};
-use super::chain::ChainHash;
+use super::hash_chain::ChainHash;
 
 /// How deep the JSON of an entry may nest. A parser of model output stops at 128; an entry wraps that in a few more.
 pub const MAX_DEPTH: usize = 192;
@@ -60,7 +60,7 @@ pub enum BadLine {
     /// Not the JSON of a record.
     #[error("it is no record: {reason}")]
     NotARecord {
-        /// The parser's words.
+        /// What the JSON parser says of it.
         reason: String,
     },
     /// Its bytes changed after they were written.
@@ -78,13 +78,13 @@ pub enum BadLine {
         seq: Seq,
         /// The epoch of the owner that wrote it.
         epoch: u64,
-        /// The parser's words.
+        /// What the JSON parser says of it.
         reason: String,
     },
     /// The journal's first entry is of a newer format.
     #[error("its format is version {version}, this build reads up to {FORMAT_VERSION}; use a newer version")]
     Newer {
-        /// The format's version.
+        /// The version that its first entry names.
         version: u32,
     },
 }
@@ -117,9 +117,9 @@ struct Line<'a> {
 /// How an entry's JSON is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it stands.
+    /// Every string stands in it.
     Plain,
-    /// With references to blobs.
+    /// References stand in it for long strings.
     WithBlobs,
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn to_json(entry: &Entry, out: &mut Vec<u8>) -> Result<(), Unencodabl
 }
 
 /// Appends the line for an entry's JSON, with its newline, to `out`; it follows the record whose hash is `after`.
-/// Answers its own.
+/// Answers the hash of this one.
 pub(crate) fn seal(
     after: &ChainHash,
     (seq, epoch): (Seq, u64),
@@ -248,7 +248,7 @@ pub fn decode(line: &[u8]) -> Result<Record, BadLine> {
 }
 
 /// Reads one line, with or without its newline, and the blobs that it names.
-pub fn decode_with(line: &[u8], blobs: &dyn BlobSource) -> Result<Record, BadLine> {
+pub(crate) fn decode_with(line: &[u8], blobs: &dyn BlobSource) -> Result<Record, BadLine> {
     unseal(line)?.decode(blobs)
 }
 

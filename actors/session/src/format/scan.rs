@@ -21,7 +21,7 @@ use playhouse_protocol::{Entry, Seq, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::blob::{BlobSource, LostBlob, NoBlobs};
-use super::chain::{ChainHash, Links};
+use super::hash_chain::{ChainHash, Links};
 use super::record::{BadLine, Print, Record, Sealed, unseal};
 use crate::store::REMEMBERED;
 
@@ -32,7 +32,7 @@ pub struct Damage {
     pub line: u64,
     /// Where it begins in the file.
     pub offset: u64,
-    /// What is wrong.
+    /// What is wrong there.
     #[serde(flatten)]
     pub kind: DamageKind,
 }
@@ -99,7 +99,7 @@ pub enum DamageKind {
     },
     /// The file could not be read any further.
     Unreadable {
-        /// The system's words.
+        /// What the system says about it.
         reason: String,
     },
 }
@@ -188,21 +188,21 @@ pub(crate) enum Check {
     /// Each line by itself.
     Lines,
     /// Also that each follows from the one before it.
-    Chain,
+    HashChain,
 }
 
 /// Where a line is in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineAt {
-    /// From 1.
+    /// Which line it is, from 1.
     pub number: u64,
-    /// Of its first byte.
+    /// Where its first byte is in the file.
     pub offset: u64,
 }
 
 /// What is kept of a record that counts.
-pub(crate) struct Kept<T> {
-    pub of_it: T,
+pub(crate) struct Scanned<T> {
+    pub value: T,
     pub lost: Vec<LostBlob>,
     pub print: Option<Print>,
 }
@@ -259,13 +259,13 @@ impl<T> Default for Scan<T> {
 }
 
 impl Scan {
-    /// Reads to the end, or to where reading fails. Blobs are lost: [`Scan::read_with`] finds them.
+    /// Reads to the end, or to where reading fails. Blobs are lost.
     pub fn read(reader: impl BufRead) -> io::Result<Self> {
         Self::read_with(reader, &NoBlobs)
     }
 
     /// As [`Scan::read`], with the entries' blobs.
-    pub fn read_with(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
+    pub(crate) fn read_with(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
         Self::checked(reader, blobs, Check::Lines, Arc::new)
     }
 }
@@ -279,7 +279,7 @@ impl Scan<LineAt> {
             {
                 return Err(newer);
             }
-            Ok(Kept { of_it: at, lost: Vec::new(), print: None })
+            Ok(Scanned { value: at, lost: Vec::new(), print: None })
         })
     }
 }
@@ -294,14 +294,14 @@ impl<T> Scan<T> {
     ) -> io::Result<Self> {
         Self::pass(reader, check, |sealed, _| {
             let Record { entry, lost, print, .. } = sealed.decode(blobs)?;
-            Ok(Kept { of_it: keep(entry), lost, print })
+            Ok(Scanned { value: keep(entry), lost, print })
         })
     }
 
     fn pass(
         mut reader: impl BufRead,
         check: Check,
-        keep: impl Fn(&Sealed<'_>, LineAt) -> Result<Kept<T>, BadLine>,
+        keep: impl Fn(&Sealed<'_>, LineAt) -> Result<Scanned<T>, BadLine>,
     ) -> io::Result<Self> {
         let mut scan = Self::default();
         let mut line = Vec::new();
@@ -368,9 +368,9 @@ impl<T> Scan<T> {
             let wrong = scan.link(&sealed, number, check);
             scan.damage.extend(wrong.map(damage));
             match decoded {
-                Ok(Kept { of_it, lost, print }) => {
+                Ok(Scanned { value, lost, print }) => {
                     scan.damage.extend(lost.into_iter().map(|lost| damage(DamageKind::LostBlob { seq, lost })));
-                    scan.entries.push((seq, of_it));
+                    scan.entries.push((seq, value));
                     scan.prints.extend(print.map(|print| (seq, print)));
                     if scan.prints.len() > REMEMBERED {
                         scan.prints.pop_front();
@@ -386,8 +386,8 @@ impl<T> Scan<T> {
         let (seq, before) = (sealed.seq, self.links.head());
         let wrong = match (sealed.chain, check) {
             (None, _) if self.chained_from.is_some() => Some(DamageKind::NoHash { seq }),
-            (Some(hash), Check::Chain) if sealed.follows(&before) != hash => Some(DamageKind::Unlinked { seq }),
-            (None, _) | (Some(_), Check::Lines | Check::Chain) => None,
+            (Some(hash), Check::HashChain) if sealed.follows(&before) != hash => Some(DamageKind::Unlinked { seq }),
+            (None, _) | (Some(_), Check::Lines | Check::HashChain) => None,
         };
         if sealed.chain.is_some() {
             self.chained_from.get_or_insert(line);
@@ -395,7 +395,7 @@ impl<T> Scan<T> {
         self.links.push(seq.0, sealed.chain.unwrap_or_else(|| sealed.follows(&before)));
         match check {
             Check::Lines => None,
-            Check::Chain => wrong,
+            Check::HashChain => wrong,
         }
     }
 
@@ -404,8 +404,8 @@ impl<T> Scan<T> {
         let seq = sealed.seq;
         match (sealed.chain, check) {
             (_, Check::Lines) => None,
-            (None, Check::Chain) => self.chained_from.map(|_| DamageKind::NoHash { seq }),
-            (Some(hash), Check::Chain) => {
+            (None, Check::HashChain) => self.chained_from.map(|_| DamageKind::NoHash { seq }),
+            (Some(hash), Check::HashChain) => {
                 let fits = self.links.before(seq.0).any(|before| sealed.follows(&before) == hash);
                 self.links.put_aside(seq.0, hash);
                 (!fits).then_some(DamageKind::Unlinked { seq })

@@ -64,7 +64,7 @@ pub enum StoreError {
         session: SessionId,
         /// The name of the process that has it.
         node: NodeId,
-        /// The owner's process.
+        /// Its process id.
         pid: u32,
     },
     /// An agent of this process has it, or it is being removed.
@@ -126,9 +126,9 @@ pub enum StoreError {
     Changed {
         /// The journal that was changed.
         place: Location,
-        /// Its length as left.
+        /// Its length as this process left it, in bytes.
         expected: u64,
-        /// Its length now.
+        /// Its length now, in bytes.
         found: u64,
     },
     /// It was written by a newer version.
@@ -192,7 +192,7 @@ pub enum StoreError {
     FlushFailed {
         /// The journal, or a blob.
         place: Location,
-        /// The system's words.
+        /// What the system says about it.
         reason: String,
     },
     /// Something failed after the batch, or a part of it, was handed to the kernel: it may be in the journal or not. The
@@ -209,60 +209,60 @@ pub enum StoreError {
         doing: &'static str,
         /// What was to be used.
         place: Location,
-        /// The system's words.
+        /// What the system says about it.
         reason: String,
     },
+}
+
+/// What an error speaks of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Concerns {
+    /// All of the journal.
+    Journal,
+    /// The batch that met it, and nothing that was appended before.
+    Batch,
 }
 
 impl StoreError {
     /// Whether an append that failed with this error may have left something of its batch in the journal.
     pub fn fate(&self) -> Fate {
-        match self {
-            Self::InDoubt { .. } | Self::Away { .. } => Fate::Unknown,
-            Self::Unknown { .. }
-            | Self::Held { .. }
-            | Self::InUse { .. }
-            | Self::Fenced { .. }
-            | Self::Closed
-            | Self::OnlyLooks
-            | Self::NotLoaded { .. }
-            | Self::Conflict { .. }
-            | Self::Changed { .. }
-            | Self::NewerFormat { .. }
-            | Self::Unencodable { .. }
-            | Self::Node { .. }
-            | Self::Symlink { .. }
-            | Self::NotAFolder { .. }
-            | Self::ReadOnly { .. }
-            | Self::Denied { .. }
-            | Self::DiskFull { .. }
-            | Self::FlushFailed { .. }
-            | Self::Io { .. } => Fate::NotWritten,
+        match (self, self.failure()) {
+            (Self::InDoubt { .. }, _) | (_, Failure::Away) => Fate::Unknown,
+            (_, Failure::Fenced | Failure::Broken) => Fate::NotWritten,
         }
     }
 
     /// What it means for whoever wanted to commit.
     pub fn failure(&self) -> Failure {
+        self.meaning().0
+    }
+
+    /// Whether it says nothing of what was appended before the batch that met it.
+    pub(crate) fn is_of_its_batch_alone(&self) -> bool {
+        self.meaning().1 == Concerns::Batch
+    }
+
+    /// What is to be done about it, and what it speaks of.
+    fn meaning(&self) -> (Failure, Concerns) {
         match self {
-            Self::Fenced { .. } | Self::Held { .. } | Self::InUse { .. } => Failure::Fenced,
-            Self::Away { .. } => Failure::Away,
-            Self::InDoubt { cause } => cause.failure(),
+            Self::InDoubt { cause } => cause.meaning(),
+            Self::Fenced { .. } | Self::Held { .. } | Self::InUse { .. } => (Failure::Fenced, Concerns::Journal),
+            Self::Away { .. } => (Failure::Away, Concerns::Journal),
+            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => {
+                (Failure::Broken, Concerns::Batch)
+            }
             Self::Unknown { .. }
             | Self::Closed
             | Self::OnlyLooks
             | Self::NotLoaded { .. }
-            | Self::Conflict { .. }
             | Self::Changed { .. }
             | Self::NewerFormat { .. }
-            | Self::Unencodable { .. }
             | Self::Node { .. }
             | Self::Symlink { .. }
             | Self::NotAFolder { .. }
             | Self::ReadOnly { .. }
             | Self::Denied { .. }
-            | Self::DiskFull { .. }
-            | Self::FlushFailed { .. }
-            | Self::Io { .. } => Failure::Broken,
+            | Self::FlushFailed { .. } => (Failure::Broken, Concerns::Journal),
         }
     }
 
@@ -271,30 +271,6 @@ impl StoreError {
         match self {
             Self::InDoubt { .. } => self,
             other => Self::InDoubt { cause: Box::new(other) },
-        }
-    }
-
-    /// Whether it says nothing of what was appended before the batch that met it.
-    pub(crate) fn is_of_its_batch_alone(&self) -> bool {
-        match self {
-            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => true,
-            Self::InDoubt { cause } => cause.is_of_its_batch_alone(),
-            Self::Unknown { .. }
-            | Self::Held { .. }
-            | Self::InUse { .. }
-            | Self::Fenced { .. }
-            | Self::Away { .. }
-            | Self::Closed
-            | Self::OnlyLooks
-            | Self::NotLoaded { .. }
-            | Self::Changed { .. }
-            | Self::NewerFormat { .. }
-            | Self::Node { .. }
-            | Self::Symlink { .. }
-            | Self::NotAFolder { .. }
-            | Self::ReadOnly { .. }
-            | Self::Denied { .. }
-            | Self::FlushFailed { .. } => false,
         }
     }
 

@@ -14,10 +14,10 @@ const EPOCH: u64 = 1;
 
 /// Journals that live as long as the store. Removing a session is the only way to free its memory.
 #[derive(Debug, Default)]
-pub struct MemoryStore(Mutex<HashMap<SessionId, Kept>>);
+pub struct MemoryStore(Mutex<HashMap<SessionId, MemoryJournal>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct MemoryJournal {
     /// The entry with number `n` is the `n`th.
     entries: Vec<Arc<Entry>>,
     /// Loaded and not at rest.
@@ -26,7 +26,7 @@ struct Kept {
     broken: Option<StoreError>,
 }
 
-impl Kept {
+impl MemoryJournal {
     fn numbered(&self) -> Vec<(Seq, Arc<Entry>)> {
         (1..).map(Seq).zip(self.entries.iter().cloned()).collect()
     }
@@ -70,10 +70,10 @@ impl MemoryStore {
 }
 
 fn check<'a>(
-    all: &'a mut HashMap<SessionId, Kept>,
+    all: &'a mut HashMap<SessionId, MemoryJournal>,
     session: &SessionId,
     epoch: u64,
-) -> Result<&'a mut Kept, StoreError> {
+) -> Result<&'a mut MemoryJournal, StoreError> {
     match all.get_mut(session).filter(|kept| kept.loaded) {
         None => Err(StoreError::NotLoaded { session: session.clone() }),
         Some(_) if epoch != EPOCH => Err(StoreError::Fenced { session: session.clone(), epoch, by: None }),

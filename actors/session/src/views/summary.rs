@@ -70,7 +70,7 @@ pub enum SessionStatus {
     },
     /// As unfinished, and a person has not answered yet.
     Waiting {
-        /// What is asked.
+        /// The latest open question, as the person is asked it.
         question: String,
     },
     /// The last run failed, was halted by a hook, or its prompt was rejected.

@@ -9,7 +9,7 @@ use std::io::{self, BufRead};
 use playhouse_protocol::{EntryBody, Seq, SessionId};
 
 use crate::format::blob::BlobSource;
-use crate::format::chain::{ChainHash, Links};
+use crate::format::hash_chain::{ChainHash, Links};
 use crate::format::record::BadLine;
 use crate::format::scan::{Check, Damage, DamageKind, Scan};
 use crate::store::Records;
@@ -63,7 +63,7 @@ impl Verification {
 
     /// Reads a journal and keeps the hashes, and of entries no more than which session they begin.
     pub(crate) fn scan(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Scan<Option<SessionId>>> {
-        Scan::checked(reader, blobs, Check::Chain, |entry| match entry.body {
+        Scan::checked(reader, blobs, Check::HashChain, |entry| match entry.body {
             EntryBody::Opened(opened) => Some(opened.session_id.clone()),
             _ => None,
         })

@@ -13,7 +13,7 @@ use super::observers::Observers;
 use crate::store::error::{Failure, StoreError};
 use crate::store::files::fail;
 use crate::store::memory::MemoryStore;
-use crate::store::{Answer, Group, Store, Sync};
+use crate::store::{Appended, Group, Store, Sync};
 
 /// Counts a message from its arrival to its answer.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ pub(crate) enum Control {
 
 /// What waits in a Writer's queue.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Queued {
     Append(Append),
     Load(Load),
     Control(Control, Ticket),
 }
 
-impl Work {
+impl Queued {
     pub fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Append(Append { session, .. })
@@ -80,7 +80,7 @@ impl Work {
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub appends: Vec<Append>,
-    /// After the appends.
+    /// Carried out after the appends, in this order.
     pub controls: Vec<(Control, Ticket)>,
     pub loads: Vec<Load>,
 }
@@ -90,27 +90,27 @@ pub(crate) struct Taken {
 /// job, and everything waits for a load of its session. So does whatever follows what waits.
 ///
 /// What waits for a session that is `away` is put off until the store is back; nobody else waits for that.
-pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay, away: &[Work]) -> Taken {
+pub(crate) fn take(queue: &mut VecDeque<Queued>, loads: &mut UnderWay, away: &[Queued]) -> Taken {
     let mut taken = Taken::default();
     let (mut appended, mut controlled) = (HashSet::new(), HashSet::new());
-    let mut waiting: HashSet<SessionId> = away.iter().filter_map(Work::session).cloned().collect();
+    let mut waiting: HashSet<SessionId> = away.iter().filter_map(Queued::session).cloned().collect();
     let (put_off, mut are_some_left) = (waiting.clone(), false);
     let mut left = VecDeque::new();
     for mut work in queue.drain(..) {
         let waits = match &mut work {
-            Work::Control(Control::Settle { after, .. }, _) => {
+            Queued::Control(Control::Settle { after, .. }, _) => {
                 are_some_left || loads.is_under_way(*after.get_or_insert(loads.begun()))
             }
-            Work::Append(Append { session, .. })
-            | Work::Load(Load { session, .. })
-            | Work::Control(Control::Rest(session) | Control::Release(session) | Control::Remove(session, _), _)
+            Queued::Append(Append { session, .. })
+            | Queued::Load(Load { session, .. })
+            | Queued::Control(Control::Rest(session) | Control::Release(session) | Control::Remove(session, _), _)
                 if waiting.contains(session) || loads.has(session) =>
             {
                 true
             }
-            Work::Append(append) => controlled.contains(&append.session),
-            Work::Load(load) => appended.contains(&load.session) || controlled.contains(&load.session),
-            Work::Control(..) => false,
+            Queued::Append(append) => controlled.contains(&append.session),
+            Queued::Load(load) => appended.contains(&load.session) || controlled.contains(&load.session),
+            Queued::Control(..) => false,
         };
         if waits {
             are_some_left |= !work.session().is_some_and(|session| put_off.contains(session));
@@ -119,15 +119,15 @@ pub(crate) fn take(queue: &mut VecDeque<Work>, loads: &mut UnderWay, away: &[Wor
             continue;
         }
         match work {
-            Work::Append(append) => {
+            Queued::Append(append) => {
                 appended.insert(append.session.clone());
                 taken.appends.push(append);
             }
-            Work::Load(load) => {
+            Queued::Load(load) => {
                 loads.begin(load.session.clone());
                 taken.loads.push(load);
             }
-            Work::Control(control, ticket) => {
+            Queued::Control(control, ticket) => {
                 match &control {
                     Control::Rest(session) | Control::Release(session) | Control::Remove(session, _) => {
                         controlled.insert(session.clone());
@@ -152,7 +152,7 @@ pub(crate) struct Outbox(Mutex<Done>);
 struct Done {
     reports: Vec<(Append, CommitReport)>,
     /// What the store was away for, a session's in their order.
-    again: Vec<Work>,
+    again: Vec<Queued>,
 }
 
 impl Done {
@@ -167,7 +167,7 @@ impl Done {
 
     fn failed(&mut self, append: Append, error: StoreError, sessions: &mut HashMap<SessionId, Readiness>) {
         let refusal = match error.failure() {
-            Failure::Away => return self.again.push(Work::Append(append)),
+            Failure::Away => return self.again.push(Queued::Append(append)),
             Failure::Fenced => Refusal::Fenced,
             Failure::Broken => Refusal::Broken,
         };
@@ -191,12 +191,12 @@ impl Outbox {
     }
 
     /// Leaves work that is to be done again later.
-    pub fn put_again(&self, work: Work) {
+    pub fn put_again(&self, work: Queued) {
         lock(&self.0).again.push(work);
     }
 
     /// Sends what is there, and gives what is to be done again. Agents that are gone don't need theirs.
-    pub fn deliver(&self, observers: &Observers) -> Vec<Work> {
+    pub fn deliver(&self, observers: &Observers) -> Vec<Queued> {
         let Done { reports, again } = std::mem::take(&mut *lock(&self.0));
         for (Append { reply, ticket, .. }, report) in reports {
             // No longer counted when its sender hears of it.
@@ -224,7 +224,7 @@ pub(crate) enum Keeper {
 pub(crate) enum Readiness {
     /// Loaded and empty: its first append decides where it is kept.
     Empty { epoch: u64 },
-    /// Appends go there.
+    /// It is owned under this epoch, and appends go to this keeper.
     Ready { keeper: Keeper, epoch: u64 },
     /// Something failed: nothing is accepted until the session is loaded.
     Refused(Box<StoreError>),
@@ -249,7 +249,7 @@ impl Shard {
 
 /// What jobs and loads of one Writer share.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ShardJournals {
     pub store: Arc<dyn Store>,
     pub memory: Arc<MemoryStore>,
     pub shard: Shard,
@@ -257,7 +257,7 @@ pub(crate) struct Shared {
     pub gone: Arc<AtomicBool>,
 }
 
-impl Shared {
+impl ShardJournals {
     pub fn keeper(&self, keeper: Keeper) -> &dyn Store {
         match keeper {
             Keeper::Store => &*self.store,
@@ -273,7 +273,7 @@ impl Shared {
 /// One group of work.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub shared: Shared,
+    pub journals: ShardJournals,
     pub outbox: Arc<Outbox>,
     pub appends: Vec<Append>,
     pub controls: Vec<(Control, Ticket)>,
@@ -282,15 +282,15 @@ pub(crate) struct Job {
 impl Job {
     /// Does the work; `progress` is called when there is something in the outbox long before the job is over.
     pub fn run(mut self, progress: &dyn Fn()) {
-        let shard = self.shared.shard.clone();
+        let shard = self.journals.shard.clone();
         let mut sessions = shard.lock();
         let (mut stored, mut in_memory, mut done) = (Vec::new(), Vec::new(), Done::default());
         for append in std::mem::take(&mut self.appends) {
-            if self.shared.is_gone() {
+            if self.journals.is_gone() {
                 return;
             }
             if done.is_away(&append.session) {
-                done.again.push(Work::Append(append));
+                done.again.push(Queued::Append(append));
                 continue;
             }
             match self.ready(&append, &mut sessions) {
@@ -309,7 +309,7 @@ impl Job {
         }
         progress();
         for (control, ticket) in std::mem::take(&mut self.controls) {
-            if self.shared.is_gone() {
+            if self.journals.is_gone() {
                 return;
             }
             self.control(control, ticket, &mut sessions);
@@ -339,11 +339,11 @@ impl Job {
         };
         let groups: Vec<Group> = appends.iter().map(group).collect();
         let (mut appends, mut left): (Vec<_>, _) = (appends.into_iter().map(Some).collect(), groups.len());
-        let mut answer = |answers: Vec<Answer>| {
+        let mut answer = |answers: Vec<Appended>| {
             left = left.saturating_sub(answers.len());
-            for (n, answer) in answers {
-                let Some((append, _)) = appends.get_mut(n).and_then(Option::take) else { continue };
-                match answer {
+            for Appended { group, seqs } in answers {
+                let Some((append, _)) = appends.get_mut(group).and_then(Option::take) else { continue };
+                match seqs {
                     Ok(seqs) => done.committed(append, seqs),
                     Err(error) => done.failed(append, error, sessions),
                 }
@@ -353,8 +353,8 @@ impl Job {
                 progress();
             }
         };
-        let mut groups = groups.into_iter().take_while(|_| !self.shared.is_gone());
-        self.shared.keeper(keeper).append_all(&mut groups, &mut answer);
+        let mut groups = groups.into_iter().take_while(|_| !self.journals.is_gone());
+        self.journals.keeper(keeper).append_all(&mut groups, &mut answer);
     }
 
     /// Where a session's next batch goes, and under which epoch. One that nobody loaded is taken now.
@@ -373,8 +373,8 @@ impl Job {
         // A journal that begins with this batch is nowhere yet.
         let begins = append.batch.entries.first().is_some_and(|first| matches!(first.body, EntryBody::Opened(_)));
         let keeper = match (empty, append.durability) {
-            (None, _) if self.shared.memory.has(session) => Keeper::Memory,
-            (None, Durability::None) if !begins && self.shared.store.exists(session)? => Keeper::Store,
+            (None, _) if self.journals.memory.has(session) => Keeper::Memory,
+            (None, Durability::None) if !begins && self.journals.store.exists(session)? => Keeper::Store,
             (_, Durability::None) => Keeper::Memory,
             (_, Durability::Flush | Durability::Os) => Keeper::Store,
         };
@@ -382,10 +382,10 @@ impl Job {
             Keeper::Memory => {
                 // The store in memory knows its own, and there may be very many.
                 sessions.remove(session);
-                Ok((keeper, self.shared.memory.own(session)?))
+                Ok((keeper, self.journals.memory.own(session)?))
             }
             Keeper::Store => {
-                let epoch = empty.map_or_else(|| self.shared.store.own(session), Ok)?;
+                let epoch = empty.map_or_else(|| self.journals.store.own(session), Ok)?;
                 sessions.insert(session.clone(), Readiness::Ready { keeper, epoch });
                 Ok((keeper, epoch))
             }
@@ -400,19 +400,19 @@ impl Job {
                     return;
                 }
                 sessions.remove(&session);
-                let _ = self.shared.memory.rest(&session);
-                let _ = self.shared.store.rest(&session);
+                let _ = self.journals.memory.rest(&session);
+                let _ = self.journals.store.rest(&session);
             }
             Control::Release(session) => {
                 sessions.remove(&session);
-                let _ = self.shared.memory.release(&session);
+                let _ = self.journals.memory.release(&session);
                 // A record that could not be changed still frees the session when this process ends.
-                let _ = self.shared.store.release(&session);
+                let _ = self.journals.store.release(&session);
             }
             Control::Remove(session, reply) => {
-                let removed = match self.shared.memory.has(&session) {
-                    true => self.shared.memory.remove(&session),
-                    false => self.shared.store.remove(&session),
+                let removed = match self.journals.memory.has(&session) {
+                    true => self.journals.memory.remove(&session),
+                    false => self.journals.store.remove(&session),
                 };
                 if removed.is_ok() {
                     sessions.remove(&session);

@@ -8,7 +8,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
 use super::WriterMsg;
-use super::job::{Keeper, Outbox, Readiness, Shared, Ticket, Work};
+use super::job::{Keeper, Outbox, Queued, Readiness, ShardJournals, Ticket};
 use crate::store::error::{Failure, StoreError};
 use crate::store::{Loaded, Sync, Take};
 
@@ -32,7 +32,7 @@ pub(crate) enum Then {
 /// What the house itself has to say in a session that no agent writes to.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// What is said.
+    /// The content of the entry that says it.
     pub body: EntryBody,
     /// When, in unix milliseconds; `None` if it is no sign of life, and so as old as what stands before it.
     pub at: Option<u64>,
@@ -54,10 +54,10 @@ impl Note {
 
 /// A shard's loads, whichever Writer began them: a successor waits for its predecessor's as for its own.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loads(Arc<Inner>);
+pub(crate) struct Loads(Arc<ShardLoads>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ShardLoads {
     under_way: Mutex<UnderWay>,
     /// For a Writer that ends and handles no more messages.
     ended: Notify,
@@ -120,7 +120,7 @@ impl Loads {
     }
 }
 
-/// Ends a load.
+/// Ends a load when it is dropped: see [`Loads::end_of`].
 #[derive(Debug)]
 pub(crate) struct LoadEnd {
     loads: Loads,
@@ -141,7 +141,7 @@ impl Drop for LoadEnd {
     }
 }
 
-impl Shared {
+impl ShardJournals {
     /// Reads a journal to go on with it. If the Writer is gone by then, nobody is told: whoever asked asks its successor.
     pub fn load(&self, Load { session, then, ticket }: Load, outbox: &Outbox) {
         if self.is_gone() {
@@ -153,7 +153,7 @@ impl Shared {
         let loaded = self.keeper(keeper).load(&session, Take::Own);
         let readiness = match &loaded {
             Err(error) if error.failure() == Failure::Away => {
-                return outbox.put_again(Work::Load(Load { session, then, ticket }));
+                return outbox.put_again(Queued::Load(Load { session, then, ticket }));
             }
             Ok(loaded) if loaded.entries.is_empty() => Readiness::Empty { epoch: loaded.epoch },
             Ok(loaded) => Readiness::Ready { keeper, epoch: loaded.epoch },

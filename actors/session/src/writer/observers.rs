@@ -11,11 +11,11 @@ const NAMED: usize = 1_024;
 
 /// Those who are told. Clones tell the same.
 #[derive(Clone, Debug, Default)]
-pub struct Observers(Arc<Mutex<Vec<Weak<Waiting>>>>);
+pub struct Observers(Arc<Mutex<Vec<Weak<Unheard>>>>);
 
 /// Hears which sessions have something new, from when it was made on. What it has not asked for yet merges.
 #[derive(Debug)]
-pub struct Observer(Arc<Waiting>);
+pub struct Observer(Arc<Unheard>);
 
 /// Sessions in which something was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Committed {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Unheard {
     news: Mutex<Committed>,
     came: Notify,
 }
@@ -35,9 +35,9 @@ struct Waiting {
 impl Observers {
     /// One more of them.
     pub fn observe(&self) -> Observer {
-        let waiting = Arc::new(Waiting { news: Mutex::new(Committed::In(BTreeSet::new())), came: Notify::new() });
-        lock(&self.0).push(Arc::downgrade(&waiting));
-        Observer(waiting)
+        let unheard = Arc::new(Unheard { news: Mutex::new(Committed::In(BTreeSet::new())), came: Notify::new() });
+        lock(&self.0).push(Arc::downgrade(&unheard));
+        Observer(unheard)
     }
 
     /// Tells all that something was committed there.

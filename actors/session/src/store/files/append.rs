@@ -18,7 +18,7 @@ use super::folder::{self, Made, NO_FOLLOW, Paths};
 use super::journal::{Journal, KnownEntry, Presence};
 use super::recovery;
 use crate::format::blob;
-use crate::format::chain::ChainHash;
+use crate::format::hash_chain::ChainHash;
 use crate::format::record::{self, Form, Print};
 use crate::store::Sync;
 use crate::store::error::StoreError;

@@ -72,7 +72,7 @@ pub trait Disk: Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
-/// The kernel itself.
+/// The file system as the kernel gives it, without anything in between.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 

@@ -11,7 +11,7 @@ use playhouse_supervision::Lru;
 use super::blob_files::Blobs;
 use super::folder::Paths;
 use super::ownership::Stamp;
-use crate::format::chain::ChainHash;
+use crate::format::hash_chain::ChainHash;
 use crate::format::record::Print;
 use crate::store::REMEMBERED;
 use crate::store::error::StoreError;
@@ -27,7 +27,7 @@ pub(crate) enum Presence {
     File,
 }
 
-/// An owned journal.
+/// A journal that this process owns and may append to.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub paths: Arc<Paths>,
@@ -95,7 +95,7 @@ impl RecentIds {
         self.by_id.get(id).copied()
     }
 
-    /// The last one.
+    /// The id of the latest entry.
     pub fn last(&self) -> Option<EntryId> {
         self.order.back().cloned()
     }

@@ -11,7 +11,7 @@ use super::blob_files::Blobs;
 use super::folder::Paths;
 use super::journal::{Journal, Presence};
 use super::ownership::Stamp;
-use crate::format::chain::ChainHash;
+use crate::format::hash_chain::ChainHash;
 
 /// An owned journal at rest.
 #[derive(Debug)]

@@ -125,12 +125,12 @@ impl Links {
         self.counted.iter().find(|(_, hash)| hash == head).map(|(seq, _)| *seq)
     }
 
-    /// A record counts.
+    /// Takes in the next record that counts; its number is higher than those before it.
     pub fn push(&mut self, seq: u64, hash: ChainHash) {
         self.counted.push((seq, hash));
     }
 
-    /// A record does not count.
+    /// Takes in a record that does not count, so that others like it can be checked against it.
     pub fn put_aside(&mut self, seq: u64, hash: ChainHash) {
         self.aside.push((seq, hash));
     }
