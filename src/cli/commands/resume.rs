@@ -247,9 +247,10 @@ async fn last_turn(house: &House, summary: &SessionSummary) -> Result<Option<Ent
     if summary.status != SessionStatus::Aborted {
         return Ok(None);
     }
-    let last = house.fold(&summary.session_id, |last, entry, branch| match (&entry.body, branch) {
-        (EntryBody::TurnStarted { .. }, Branch::Main) => *last = Some(entry.id.clone()),
-        _ => {}
+    let last = house.fold(&summary.session_id, |last, entry, branch| {
+        if let (EntryBody::TurnStarted { .. }, Branch::Main) = (&entry.body, branch) {
+            *last = Some(entry.id.clone());
+        }
     });
     last.await.map(|(last, _)| last).map_err(Exit::refused)
 }

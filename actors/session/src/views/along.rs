@@ -86,7 +86,7 @@ where
 {
     let mut records = open()?;
     let (mut state, mut before) = (S::default(), None);
-    while let Some(record) = records.next() {
+    for record in records.by_ref() {
         let (_, entry) = record?;
         if !follows(&*entry, before.as_ref()) {
             let (mut along, mut state) = (Along::of_a_tree(open)?, S::default());
