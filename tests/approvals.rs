@@ -18,14 +18,14 @@ use playhouse::tools::policy::Rules;
 
 /// What was done, by number, and what had been answered by then.
 #[derive(Clone, Default)]
-struct Stage {
+struct Acts {
     done: Arc<Mutex<Vec<u64>>>,
     answered: Arc<Mutex<BTreeSet<u64>>>,
     early: Arc<Mutex<Vec<u64>>>,
 }
 
 /// Does something once, and only after a yes; calls with different numbers don't mind each other.
-struct Act(Stage);
+struct Act(Acts);
 
 #[async_trait]
 impl Tool for Act {
@@ -60,21 +60,21 @@ impl Tool for Act {
 const AGENTS: u64 = 40;
 const CALLS: u64 = 25;
 
-fn definition(stage: &Stage, first: u64) -> Definition {
+fn definition(acts: &Acts, first: u64) -> Definition {
     let step = (0..CALLS).fold(Step::text("acting"), |step, n| step.tool_call("act", json!({"n": first + n})));
     Definition {
-        tools: Some(ToolSet::new(vec![Arc::new(Act(stage.clone()))]).unwrap()),
+        tools: Some(ToolSet::new(vec![Arc::new(Act(acts.clone()))]).unwrap()),
         approvals: Approvals::Inbox,
         provider_override: Some(Arc::new(Scripted::new([step, Step::text("done")]))),
         ..Definition::default()
     }
 }
 
-async fn open(folder: &Path, stage: &Stage) -> House {
+async fn open(folder: &Path, acts: &Acts) -> House {
     let mut builder = House::builder().data_dir(folder);
     for agent in 0..AGENTS {
-        let stage = stage.clone();
-        builder = builder.kind(format!("actor {agent}"), move |_| ready(Ok(definition(&stage, agent * CALLS))));
+        let acts = acts.clone();
+        builder = builder.kind(format!("actor {agent}"), move |_| ready(Ok(definition(&acts, agent * CALLS))));
     }
     builder.open().await.unwrap()
 }
@@ -103,13 +103,13 @@ async fn a_thousand_approvals_in_any_order_each_take_effect_once_and_none_before
     let seed: u64 = std::env::var("PLAYHOUSE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("PLAYHOUSE_SEED={seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
-    let (folder, stage) = (tempfile::tempdir().unwrap(), Stage::default());
-    let house = open(folder.path(), &stage).await;
+    let (folder, acts) = (tempfile::tempdir().unwrap(), Acts::default());
+    let house = open(folder.path(), &acts).await;
     let mut sessions: Vec<SessionId> = Vec::new();
     let mut runs = Vec::new();
     for agent in 0..AGENTS {
         let builder = house.agent().kind(format!("actor {agent}")).durability(Durability::Os);
-        let agent = builder.definition(definition(&stage, agent * CALLS)).spawn().await.unwrap();
+        let agent = builder.definition(definition(&acts, agent * CALLS)).spawn().await.unwrap();
         sessions.push(agent.session_id());
         runs.push(tokio::spawn(async move { agent.prompt("act").await }));
     }
@@ -118,14 +118,14 @@ async fn a_thousand_approvals_in_any_order_each_take_effect_once_and_none_before
     let asked: BTreeMap<u64, PermissionId> =
         questions.iter().map(|question| (number(question), question.request.permission_id.clone())).collect();
     assert_eq!(asked.len(), all);
-    assert!(stage.done.lock().unwrap().is_empty());
+    assert!(acts.done.lock().unwrap().is_empty());
 
     // Nine in ten now, in any order, one in ten of them twice.
     rng.shuffle(&mut questions);
     let late = questions.split_off(all - all / 10);
     for question in &questions {
         let approvals = house.approvals();
-        stage.answered.lock().unwrap().insert(number(question));
+        acts.answered.lock().unwrap().insert(number(question));
         let id = &question.request.permission_id;
         approvals.answer(&question.agent_id, id, PermissionDecision::Allow).await.unwrap();
         if rng.u8(..10) == 0 {
@@ -156,7 +156,7 @@ async fn a_thousand_approvals_in_any_order_each_take_effect_once_and_none_before
     }
 
     // The rest after a restart, under the same ids.
-    let house = open(folder.path(), &stage).await;
+    let house = open(folder.path(), &acts).await;
     let mut agents = Vec::new();
     for session in &sessions {
         agents.push(house.resume(session).await.unwrap());
@@ -165,7 +165,7 @@ async fn a_thousand_approvals_in_any_order_each_take_effect_once_and_none_before
     rng.shuffle(&mut questions);
     for question in &questions {
         assert_eq!(asked[&number(question)], question.request.permission_id);
-        stage.answered.lock().unwrap().insert(number(question));
+        acts.answered.lock().unwrap().insert(number(question));
         let id = &question.request.permission_id;
         house.approvals().answer(&question.agent_id, id, PermissionDecision::Allow).await.unwrap();
     }
@@ -176,10 +176,10 @@ async fn a_thousand_approvals_in_any_order_each_take_effect_once_and_none_before
         }
         assert_eq!(lines(agent.state().await.unwrap().messages.as_slice()).last().unwrap(), "model: done");
     }
-    let mut done = stage.done.lock().unwrap().clone();
+    let mut done = acts.done.lock().unwrap().clone();
     done.sort_unstable();
     assert_eq!(done, (0..AGENTS * CALLS).collect::<Vec<_>>(), "each once");
-    assert_eq!(*stage.early.lock().unwrap(), Vec::<u64>::new(), "none before its answer");
+    assert_eq!(*acts.early.lock().unwrap(), Vec::<u64>::new(), "none before its answer");
     assert!(house.approvals().waiting().await.unwrap().is_empty());
     house.shutdown(Duration::ZERO).await;
 }
@@ -487,13 +487,13 @@ async fn a_policy_of_the_programs_own_judges_its_agents_and_their_sub_agents() {
 
 #[tokio::test]
 async fn a_plan_is_kept_approved_and_carried_out_in_another_house() {
-    let (folder, stage) = (tempfile::tempdir().unwrap(), Stage::default());
+    let (folder, acts) = (tempfile::tempdir().unwrap(), Acts::default());
     let definition = {
-        let stage = stage.clone();
+        let acts = acts.clone();
         move || {
             let plan = Step::text("planning").tool_call("act", json!({"n": 1})).tool_call("act", json!({"n": 2}));
             Definition {
-                tools: Some(ToolSet::new(vec![Arc::new(Act(stage.clone()))]).unwrap()),
+                tools: Some(ToolSet::new(vec![Arc::new(Act(acts.clone()))]).unwrap()),
                 provider_override: Some(Arc::new(Scripted::new([plan, Step::text("planned"), Step::text("all done")]))),
                 ..Definition::default()
             }
@@ -508,14 +508,14 @@ async fn a_plan_is_kept_approved_and_carried_out_in_another_house() {
     assert_eq!(agent.prompt("plan").await.unwrap().text(), "planned");
     let session = agent.session_id();
     assert_eq!(agent.state().await.unwrap().plan.len(), 2);
-    assert!(stage.done.lock().unwrap().is_empty());
+    assert!(acts.done.lock().unwrap().is_empty());
     house.shutdown(Duration::ZERO).await;
 
     let house = open().await.unwrap();
     let agent = house.resume(&session).await.unwrap();
-    stage.answered.lock().unwrap().extend([1, 2]);
+    acts.answered.lock().unwrap().extend([1, 2]);
     assert_eq!(agent.approve_plan(Some(vec![2])).await.unwrap().text(), "all done");
-    assert_eq!(*stage.done.lock().unwrap(), [2]);
+    assert_eq!(*acts.done.lock().unwrap(), [2]);
     agent.reject_plan(None, "enough").await.unwrap();
     let state = agent.state().await.unwrap();
     assert!(state.plan.is_empty());
@@ -528,8 +528,8 @@ async fn a_plan_is_kept_approved_and_carried_out_in_another_house() {
 async fn asked_slowly(slowly: impl FnOnce(Arc<tokio::sync::Mutex<u32>>) -> Approvals) -> Vec<String> {
     let house = House::in_memory().await.unwrap();
     let step = (1..=3).fold(Step::text("acting"), |step, n| step.tool_call("act", json!({ "n": n })));
-    let (script, stage) = (Scripted::new([step, Step::text("done")]), Stage::default());
-    let agent = house.agent().provider_override(script).tool(Act(stage)).approvals(slowly(Arc::default()));
+    let (script, acts) = (Scripted::new([step, Step::text("done")]), Acts::default());
+    let agent = house.agent().provider_override(script).tool(Act(acts)).approvals(slowly(Arc::default()));
     let agent = agent.spawn().await.unwrap();
     assert_eq!(agent.prompt("go").await.unwrap().text(), "done");
     let talk = lines(agent.state().await.unwrap().messages.as_slice());

@@ -133,7 +133,7 @@ pub enum ConnectionMsg {
 }
 
 impl ConnectionMsg {
-    /// Every name that [`ConnectionMsg::name`] gives.
+    /// The names of its messages, for fail points.
     pub const NAMES: [&'static str; 9] =
         ["Start", "Cancel", "GoOn", "RetryDue", "Answering", "Look", "Refreshed", "CallEnded", "Done"];
 

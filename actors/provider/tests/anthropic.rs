@@ -10,7 +10,7 @@ use playhouse_protocol::{
 };
 use playhouse_provider::{StreamProvider, StreamSink, Wiring, provider_for};
 use serde_json::{Value, json};
-use support::{Server, Stage, quick, soon};
+use support::{Bench, Server, quick, soon};
 use tokio::sync::mpsc;
 
 const TOOL: &[u8] = include_bytes!("fixtures/anthropic/tool.sse");
@@ -110,11 +110,11 @@ async fn the_pieces_stream_and_the_conversation_goes_on_with_its_seals() {
     let (server, mut seen) = listening(THINKING).await;
     let model = model(&server, KEY);
     let mut config = StreamConfig { thinking_level: ThinkingLevel::Medium, ..support::config(model.clone()) };
-    let mut stage = Stage::of(service(&model)).await;
-    stage.start("c", config.clone(), quick());
+    let mut bench = Bench::of(service(&model)).await;
+    bench.start("c", config.clone(), quick());
     let (mut thought, mut said) = (String::new(), String::new());
     let message = loop {
-        match stage.report().await {
+        match bench.report().await {
             CallReport::Delta { deltas, .. } => {
                 for delta in deltas {
                     match delta {
@@ -135,7 +135,7 @@ async fn the_pieces_stream_and_the_conversation_goes_on_with_its_seals() {
 
     config.messages.push(Arc::new(message.into()));
     config.messages.push(Arc::new(AgentMessage::user("and 28?", 0)));
-    stage.start("d", config, quick());
+    bench.start("d", config, quick());
     let (_, body) = soon(seen.recv()).await.unwrap();
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 8_192}));
     assert_eq!(body["max_tokens"], 16_384);
@@ -210,11 +210,11 @@ async fn f07_an_overloaded_stream_is_asked_for_again() {
     })
     .await;
     let model = model(&server, KEY);
-    let mut stage = Stage::of(service(&model)).await;
-    stage.start("c", support::config(model), quick());
+    let mut bench = Bench::of(service(&model)).await;
+    bench.start("c", support::config(model), quick());
     let limited = ProviderError::RateLimited { retry_after_ms: None };
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { error, .. } if error == limited));
-    assert!(matches!(stage.outcome().await, CallReport::Responded { .. }));
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { error, .. } if error == limited));
+    assert!(matches!(bench.outcome().await, CallReport::Responded { .. }));
     assert_eq!(server.posts(), 2);
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use playhouse_protocol::{CallReport, Message, ModelConfig, ProviderError, RetryConfig, StreamConfig, StreamEvent};
 use playhouse_provider::{ConnectionMsg, Scripted, Step, StreamProvider, StreamSink};
-use support::{Stage, agent, assistant, quick, soon, text_of, until};
+use support::{Bench, agent, assistant, quick, soon, text_of, until};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -107,11 +107,11 @@ fn cut() -> ProviderError {
 
 #[tokio::test]
 async fn a_response_is_reported_after_its_deltas_and_nothing_stays() {
-    let mut stage = Stage::new(Fake::new([Act::Say("one two three")])).await;
-    stage.start("c", config(), quick());
+    let mut bench = Bench::new(Fake::new([Act::Say("one two three")])).await;
+    bench.start("c", config(), quick());
     let mut text = String::new();
     loop {
-        match stage.report().await {
+        match bench.report().await {
             CallReport::Delta { call, attempt: 0, deltas, .. } if call.as_str() == "c" => {
                 text.push_str(&text_of(&deltas));
             }
@@ -123,21 +123,21 @@ async fn a_response_is_reported_after_its_deltas_and_nothing_stays() {
         }
     }
     assert_eq!(text, "one two three", "every delta came before the end");
-    stage.silence().await;
+    bench.silence().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn f02_retries_are_counted_capped_and_numbered_on() {
     let fake = Fake::new([Act::Fail(cut())]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", StreamConfig { attempt: 5, ..config() }, RetryConfig::default());
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", StreamConfig { attempt: 5, ..config() }, RetryConfig::default());
     for expected in 5..8 {
-        match stage.outcome().await {
+        match bench.outcome().await {
             CallReport::Retrying { attempt, error, .. } => assert_eq!((attempt, error), (expected, cut())),
             other => panic!("{other:?}"),
         }
     }
-    match stage.outcome().await {
+    match bench.outcome().await {
         CallReport::Failed { attempt: 8, error, .. } => assert_eq!(error, cut()),
         other => panic!("{other:?}"),
     }
@@ -146,7 +146,7 @@ async fn f02_retries_are_counted_capped_and_numbered_on() {
     for (wait, expected) in waits.iter().zip([1_000, 2_000, 4_000]) {
         assert!((expected * 8 / 10..=expected * 12 / 10 + 5).contains(wait), "{waits:?}");
     }
-    stage.silence().await;
+    bench.silence().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,11 +157,11 @@ async fn f05_the_service_is_given_the_time_it_asks_for() {
         Act::Fail(limited(None)),
         Act::Say("ok"),
     ]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), RetryConfig::default());
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), RetryConfig::default());
     let mut announced = Vec::new();
     loop {
-        match stage.outcome().await {
+        match bench.outcome().await {
             CallReport::Retrying { delay_ms, .. } => announced.push(delay_ms),
             CallReport::Responded { attempt: 3, .. } => break,
             other => panic!("{other:?}"),
@@ -186,9 +186,9 @@ async fn what_cannot_pass_is_not_retried() {
         ProviderError::Other { message: "no".into() },
     ] {
         let fake = Fake::new([Act::Fail(error.clone())]);
-        let mut stage = Stage::new(fake.clone()).await;
-        stage.start("c", config(), quick());
-        match stage.outcome().await {
+        let mut bench = Bench::new(fake.clone()).await;
+        bench.start("c", config(), quick());
+        match bench.outcome().await {
             CallReport::Failed { attempt: 0, error: told, .. } => assert_eq!(told, error),
             other => panic!("{other:?}"),
         }
@@ -199,13 +199,13 @@ async fn what_cannot_pass_is_not_retried() {
 #[tokio::test]
 async fn the_deltas_of_each_attempt_come_before_its_end() {
     let fake = Fake::new([Act::Fail(cut()), Act::Fail(cut()), Act::Say("whole")]);
-    let mut stage = Stage::new(fake).await;
+    let mut bench = Bench::new(fake).await;
     // The credits are kept: a busy agent gets one batch, and the rest with the end of the attempt.
     let mut credits = Vec::new();
     let mut seen = Vec::new();
-    stage.start("c", config(), quick());
+    bench.start("c", config(), quick());
     loop {
-        match stage.report().await {
+        match bench.report().await {
             CallReport::Delta { attempt, deltas, credit, .. } => {
                 seen.push(format!("{attempt} {}", text_of(&deltas)));
                 credits.push(credit);
@@ -224,12 +224,12 @@ async fn the_deltas_of_each_attempt_come_before_its_end() {
 #[tokio::test]
 async fn f23_a_busy_agent_gets_one_batch_and_then_the_rest() {
     let words: String = (0..5_000).map(|n| format!("{n} ")).collect();
-    let mut stage = Stage::new(Fake::new([Act::Say(words.clone().leak())])).await;
-    stage.start("c", config(), quick());
+    let mut bench = Bench::new(Fake::new([Act::Say(words.clone().leak())])).await;
+    bench.start("c", config(), quick());
     let mut credits = Vec::new();
     let mut batches = Vec::new();
     loop {
-        match stage.report().await {
+        match bench.report().await {
             CallReport::Delta { deltas, credit, .. } => {
                 batches.push(text_of(&deltas));
                 credits.push(credit);
@@ -244,54 +244,54 @@ async fn f23_a_busy_agent_gets_one_batch_and_then_the_rest() {
 #[tokio::test]
 async fn f21_a_panic_in_a_call_is_lost_and_retried() {
     let fake = Fake::new([Act::Panic, Act::Say("ok")]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), quick());
-    match stage.outcome().await {
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), quick());
+    match bench.outcome().await {
         CallReport::Retrying { attempt: 0, error: ProviderError::Lost { message }, .. } => {
             assert!(message.contains("the provider's code is broken"), "{message}");
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(stage.outcome().await, CallReport::Responded { attempt: 1, .. }));
+    assert!(matches!(bench.outcome().await, CallReport::Responded { attempt: 1, .. }));
     assert_eq!(fake.attempts(), [0, 1]);
 
-    let mut stage = Stage::new(Fake::new([Act::Panic])).await;
-    stage.start("c", config(), RetryConfig { max_retries: 0, ..quick() });
-    assert!(matches!(stage.outcome().await, CallReport::Failed { error: ProviderError::Lost { .. }, .. }));
-    stage.silence().await;
+    let mut bench = Bench::new(Fake::new([Act::Panic])).await;
+    bench.start("c", config(), RetryConfig { max_retries: 0, ..quick() });
+    assert!(matches!(bench.outcome().await, CallReport::Failed { error: ProviderError::Lost { .. }, .. }));
+    bench.silence().await;
 }
 
 #[tokio::test]
 async fn f26_a_cancelled_stream_is_dropped_and_nothing_more_is_said() {
     let fake = Fake::new([Act::Hang]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), quick());
-    assert!(matches!(stage.report().await, CallReport::Delta { .. }));
-    assert_eq!((fake.alive(), stage.load()), (1, 1));
-    stage.cancel("c");
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), quick());
+    assert!(matches!(bench.report().await, CallReport::Delta { .. }));
+    assert_eq!((fake.alive(), bench.load()), (1, 1));
+    bench.cancel("c");
     until(|| fake.alive() == 0).await;
-    stage.silence().await;
-    stage.cancel("c");
-    stage.cancel("never started");
-    stage.silence().await;
+    bench.silence().await;
+    bench.cancel("c");
+    bench.cancel("never started");
+    bench.silence().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn f26_a_call_cancelled_in_its_pause_is_not_tried_again() {
     let fake = Fake::new([Act::Fail(limited(Some(30_000)))]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), RetryConfig::default());
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { .. }));
-    assert_eq!(stage.load(), 1, "a call that waits counts");
-    stage.cancel("c");
-    stage.silence().await;
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), RetryConfig::default());
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { .. }));
+    assert_eq!(bench.load(), 1, "a call that waits counts");
+    bench.cancel("c");
+    bench.silence().await;
     // Long before the timer would end by itself.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(tasks, 2, "beside the connection and the agent a timer lives on");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fake.attempts(), [0]);
-    stage.silence().await;
+    bench.silence().await;
 }
 
 #[tokio::test]
@@ -310,49 +310,49 @@ async fn f26_what_outlives_its_call_cannot_speak() {
         }
     }
     let leak = Arc::new(Mutex::new(None));
-    let mut stage = Stage::new(Leaky(leak.clone())).await;
-    stage.start("c", config(), quick());
-    let first = stage.report().await;
+    let mut bench = Bench::new(Leaky(leak.clone())).await;
+    bench.start("c", config(), quick());
+    let first = bench.report().await;
     until(|| leak.lock().unwrap().is_some()).await;
-    stage.cancel("c");
-    stage.silence().await;
+    bench.cancel("c");
+    bench.silence().await;
     drop(first);
     let sink = leak.lock().unwrap().take().unwrap();
     sink.push(StreamEvent::TextDelta { delta: "late".into() });
     sink.finish();
     // What the agent has been sent is there once it has answered this.
-    stage.agent.drain_and_wait(None).await.unwrap();
-    assert!(stage.reports.try_recv().is_err(), "a cancelled call spoke");
+    bench.agent.drain_and_wait(None).await.unwrap();
+    assert!(bench.reports.try_recv().is_err(), "a cancelled call spoke");
 }
 
 #[tokio::test]
 async fn an_agents_death_cancels_its_calls_and_no_others() {
     let fake = Fake::new([Act::Hang]);
-    let mut stage = Stage::new(fake.clone()).await;
+    let mut bench = Bench::new(fake.clone()).await;
     let (other, mut others) = agent().await;
     for call in ["a", "b"] {
-        stage.start(call, config(), quick());
+        bench.start(call, config(), quick());
     }
-    stage.start_for(&other, "theirs", config(), quick());
+    bench.start_for(&other, "theirs", config(), quick());
     until(|| fake.alive() == 3).await;
-    stage.agent.kill();
+    bench.agent.kill();
     until(|| fake.alive() == 1).await;
-    let load = stage.load.clone();
+    let load = bench.load.clone();
     until(|| load.load(Ordering::SeqCst) == 1).await;
     assert!(matches!(soon(others.recv()).await, Some(CallReport::Delta { .. })));
-    stage.cancel("theirs");
-    stage.reports.close();
+    bench.cancel("theirs");
+    bench.reports.close();
     until(|| fake.alive() == 0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agents_death_ends_a_call_that_waits() {
     let fake = Fake::new([Act::Fail(cut())]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), RetryConfig::default());
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { .. }));
-    stage.agent.stop(None);
-    let load = stage.load.clone();
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), RetryConfig::default());
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { .. }));
+    bench.agent.stop(None);
+    let load = bench.load.clone();
     until(|| load.load(Ordering::SeqCst) == 0).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fake.attempts(), [0]);
@@ -361,44 +361,44 @@ async fn an_agents_death_ends_a_call_that_waits() {
 #[tokio::test]
 async fn an_agent_that_is_dead_already_gets_no_call() {
     let fake = Fake::new([Act::Hang, Act::Say("ok")]);
-    let mut stage = Stage::new(fake.clone()).await;
+    let mut bench = Bench::new(fake.clone()).await;
     let (dead, _reports) = agent().await;
     dead.stop_and_wait(None, None).await.unwrap();
-    stage.start_for(&dead, "c", config(), quick());
+    bench.start_for(&dead, "c", config(), quick());
     // The connection handles messages in order: when this one is answered, the other was handled.
-    stage.start("live", config(), quick());
-    assert!(matches!(stage.report().await, CallReport::Delta { call, .. } if call.as_str() == "live"));
-    assert_eq!((fake.attempts(), stage.load()), (vec![0], 1));
-    stage.cancel("live");
-    stage.silence().await;
+    bench.start("live", config(), quick());
+    assert!(matches!(bench.report().await, CallReport::Delta { call, .. } if call.as_str() == "live"));
+    assert_eq!((fake.attempts(), bench.load()), (vec![0], 1));
+    bench.cancel("live");
+    bench.silence().await;
 }
 
 #[tokio::test]
 async fn starting_a_call_again_replaces_it_silently() {
     let fake = Fake::new([Act::Hang, Act::Say("second")]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), quick());
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), quick());
     until(|| fake.alive() == 1).await;
-    stage.start("c", StreamConfig { attempt: 1, ..config() }, quick());
-    match stage.outcome().await {
+    bench.start("c", StreamConfig { attempt: 1, ..config() }, quick());
+    match bench.outcome().await {
         CallReport::Responded { attempt: 1, message, .. } => assert_eq!(message.text(), "second"),
         other => panic!("{other:?}"),
     }
     until(|| fake.alive() == 0).await;
-    stage.silence().await;
+    bench.silence().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timer_of_an_earlier_pause_is_stale() {
     let fake = Fake::new([Act::Fail(limited(Some(10_000))), Act::Fail(limited(Some(50_000))), Act::Say("ok")]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), RetryConfig::default());
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { delay_ms: 10_000, .. }));
-    stage.start("c", config(), RetryConfig::default());
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { delay_ms: 50_000, .. }));
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), RetryConfig::default());
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { delay_ms: 10_000, .. }));
+    bench.start("c", config(), RetryConfig::default());
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { delay_ms: 50_000, .. }));
     // The first pause's timer, had its message been on its way when the call was started again.
-    stage.connection.send_message(ConnectionMsg::RetryDue { call: "c".into(), generation: 1 }).unwrap();
-    assert!(matches!(stage.outcome().await, CallReport::Responded { .. }));
+    bench.connection.send_message(ConnectionMsg::RetryDue { call: "c".into(), generation: 1 }).unwrap();
+    assert!(matches!(bench.outcome().await, CallReport::Responded { .. }));
     let times = fake.times();
     assert!(times[2] - times[1] >= Duration::from_secs(50));
 }
@@ -406,42 +406,42 @@ async fn a_timer_of_an_earlier_pause_is_stale() {
 #[tokio::test]
 async fn f41_a_connections_death_ends_its_calls_and_gives_back_its_load() {
     let fake = Fake::new([Act::Hang]);
-    let stage = Stage::new(fake.clone()).await;
+    let bench = Bench::new(fake.clone()).await;
     for call in ["a", "b", "c"] {
-        stage.start(call, config(), quick());
+        bench.start(call, config(), quick());
     }
     until(|| fake.alive() == 3).await;
-    stage.connection.kill();
-    until(|| fake.alive() == 0 && stage.load() == 0).await;
+    bench.connection.kill();
+    until(|| fake.alive() == 0 && bench.load() == 0).await;
 }
 
 #[tokio::test]
 async fn f41_many_calls_leave_nothing_behind() {
     let fake = Fake::new([Act::Say("a b c")]);
-    let mut stage = Stage::new(fake).await;
+    let mut bench = Bench::new(fake).await;
     let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     for round in 0..200 {
-        stage.start(&format!("c{round}"), config(), quick());
-        assert!(matches!(stage.outcome().await, CallReport::Responded { .. }));
+        bench.start(&format!("c{round}"), config(), quick());
+        assert!(matches!(bench.outcome().await, CallReport::Responded { .. }));
     }
     until(|| tokio::runtime::Handle::current().metrics().num_alive_tasks() <= before).await;
-    stage.silence().await;
+    bench.silence().await;
 }
 
 #[tokio::test]
 async fn a_scripted_model_runs_through_the_same_retries() {
     let steps = [Step::error(429), Step::text("abcdef").cut_after(3), Step::text("abcdef").chunk(1)];
-    let mut stage = Stage::new(Scripted::new(steps)).await;
-    stage.start("c", config(), quick());
+    let mut bench = Bench::new(Scripted::new(steps)).await;
+    bench.start("c", config(), quick());
     assert!(matches!(
-        stage.outcome().await,
+        bench.outcome().await,
         CallReport::Retrying { attempt: 0, error: ProviderError::RateLimited { .. }, .. }
     ));
     assert!(matches!(
-        stage.outcome().await,
+        bench.outcome().await,
         CallReport::Retrying { attempt: 1, error: ProviderError::Incomplete { .. }, .. }
     ));
-    match stage.outcome().await {
+    match bench.outcome().await {
         CallReport::Responded { attempt: 2, message, .. } => assert_eq!(message.text(), "abcdef"),
         other => panic!("{other:?}"),
     }
@@ -465,47 +465,47 @@ async fn f22_a_flood_of_deltas_is_one_batch_in_the_mailbox() {
         }
     }
     let (said, mut flooded) = mpsc::channel(1);
-    let mut stage = Stage::new(Flood(said)).await;
-    stage.start("c", config(), quick());
-    let first = stage.report().await;
+    let mut bench = Bench::new(Flood(said)).await;
+    bench.start("c", config(), quick());
+    let first = bench.report().await;
     soon(flooded.recv()).await.unwrap();
-    assert!(stage.reports.try_recv().is_err(), "a second batch while the first was not taken");
+    assert!(bench.reports.try_recv().is_err(), "a second batch while the first was not taken");
     drop(first);
-    match stage.report().await {
+    match bench.report().await {
         CallReport::Delta { deltas, .. } => assert_eq!((deltas.len(), text_of(&deltas).len()), (1, 99_999)),
         other => panic!("{other:?}"),
     }
-    stage.cancel("c");
+    bench.cancel("c");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_attempt_waits_for_the_pause_and_for_the_agents_word() {
     let fake = Fake::new([Act::Fail(limited(Some(30_000))), Act::Fail(limited(Some(30_000))), Act::Say("ok")]);
-    let mut stage = Stage::new(fake.clone()).await;
-    stage.start("c", config(), RetryConfig::default());
+    let mut bench = Bench::new(fake.clone()).await;
+    bench.start("c", config(), RetryConfig::default());
     // The word comes long after the pause.
-    while !matches!(stage.unjournaled().await, CallReport::Retrying { .. }) {}
+    while !matches!(bench.unjournaled().await, CallReport::Retrying { .. }) {}
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(fake.attempts(), [0]);
     // A word for another attempt is none.
-    stage.go_on("c", 2);
-    stage.go_on("other", 1);
+    bench.go_on("c", 2);
+    bench.go_on("other", 1);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(fake.attempts(), [0]);
     let at = Instant::now();
-    stage.go_on("c", 1);
+    bench.go_on("c", 1);
     // The word comes at once, and twice; the pause is kept.
-    assert!(matches!(stage.outcome().await, CallReport::Retrying { .. }));
-    stage.go_on("c", 2);
+    assert!(matches!(bench.outcome().await, CallReport::Retrying { .. }));
+    bench.go_on("c", 2);
     assert_eq!(at.elapsed(), Duration::ZERO, "the pause counts from the failure");
-    assert!(matches!(stage.outcome().await, CallReport::Responded { attempt: 2, .. }));
+    assert!(matches!(bench.outcome().await, CallReport::Responded { attempt: 2, .. }));
     assert!(at.elapsed() >= Duration::from_secs(30), "{:?}", at.elapsed());
-    stage.silence().await;
+    bench.silence().await;
 
     // An agent that dies without the word leaves nothing.
-    let mut stage = Stage::new(Fake::new([Act::Fail(cut())])).await;
-    stage.start("c", config(), quick());
-    while !matches!(stage.unjournaled().await, CallReport::Retrying { .. }) {}
-    stage.agent.stop(None);
-    stage.silence().await;
+    let mut bench = Bench::new(Fake::new([Act::Fail(cut())])).await;
+    bench.start("c", config(), quick());
+    while !matches!(bench.unjournaled().await, CallReport::Retrying { .. }) {}
+    bench.agent.stop(None);
+    bench.silence().await;
 }

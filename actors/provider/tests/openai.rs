@@ -12,7 +12,7 @@ use playhouse_protocol::{
 };
 use playhouse_provider::{Deadlines, Limits, ServiceOptions, StreamProvider, StreamSink, Wiring, provider_for};
 use serde_json::json;
-use support::{EVENT_STREAM, PATIENCE, Server, Stage, config, model, quick, soon, text_of, until};
+use support::{Bench, EVENT_STREAM, PATIENCE, Server, config, model, quick, soon, text_of, until};
 use tokio::sync::{Notify, mpsc};
 
 const TEXT: &[u8] = include_bytes!("fixtures/chat_text.sse");
@@ -104,16 +104,16 @@ async fn the_first_delta_arrives_while_the_server_is_still_sending() {
         }
     })
     .await;
-    let mut stage = Stage::of(provider(&server, patient())).await;
-    stage.start("c", config(model(&server.base_url, Some(KEY))), quick());
-    match stage.report().await {
+    let mut bench = Bench::of(provider(&server, patient())).await;
+    bench.start("c", config(model(&server.base_url, Some(KEY))), quick());
+    match bench.report().await {
         CallReport::Delta { deltas, .. } => assert_eq!(deltas, [StreamDelta::Text { delta: "Grüße".into() }]),
         other => panic!("{other:?}"),
     }
     go_on.notify_one();
     let mut rest = String::new();
     loop {
-        match stage.report().await {
+        match bench.report().await {
             CallReport::Delta { deltas, .. } => rest.push_str(&text_of(&deltas)),
             CallReport::Responded { message, .. } => {
                 assert_eq!(message.text(), format!("Grüße{rest}"));
@@ -201,13 +201,13 @@ async fn f02_the_server_sees_one_request_and_three_retries() {
         None
     })
     .await;
-    let mut stage = Stage::of(provider(&server, patient())).await;
-    stage.start("c", config(model(&server.base_url, Some(KEY))), quick());
+    let mut bench = Bench::of(provider(&server, patient())).await;
+    bench.start("c", config(model(&server.base_url, Some(KEY))), quick());
     for _ in 0..3 {
-        assert!(matches!(stage.outcome().await, CallReport::Retrying { error: ProviderError::Incomplete { .. }, .. }));
+        assert!(matches!(bench.outcome().await, CallReport::Retrying { error: ProviderError::Incomplete { .. }, .. }));
     }
-    assert!(matches!(stage.outcome().await, CallReport::Failed { attempt: 3, .. }));
-    stage.silence().await;
+    assert!(matches!(bench.outcome().await, CallReport::Failed { attempt: 3, .. }));
+    bench.silence().await;
     assert_eq!(server.posts(), 4);
 }
 
@@ -438,20 +438,20 @@ async fn f26_cancelling_closes_the_connection() {
         }
     })
     .await;
-    let stage = Stage::of(provider(&server, patient())).await;
+    let bench = Bench::of(provider(&server, patient())).await;
     for call in ["streaming", "waiting for a response"] {
-        stage.start(call, config(model(&server.base_url, Some(KEY))), quick());
+        bench.start(call, config(model(&server.base_url, Some(KEY))), quick());
         soon(opened.recv()).await.unwrap();
-        stage.cancel(call);
+        bench.cancel(call);
         soon(closed.recv()).await.unwrap();
     }
     // And when the agent dies.
-    stage.start("orphan", config(model(&server.base_url, Some(KEY))), quick());
+    bench.start("orphan", config(model(&server.base_url, Some(KEY))), quick());
     soon(opened.recv()).await.unwrap();
-    stage.agent.kill();
+    bench.agent.kill();
     soon(closed.recv()).await.unwrap();
     assert_eq!(server.posts(), 3);
-    until(|| stage.load() == 0).await;
+    until(|| bench.load() == 0).await;
 }
 
 #[tokio::test]
@@ -578,9 +578,9 @@ async fn an_answer_by_a_schema_is_json_in_a_text_whichever_way_it_came() {
     let model = differing(&server, OpenAiCompat { structured: Structured::ForcedTool, ..OpenAiCompat::default() });
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let format = ResponseFormat { name: "answer".into(), schema: schema.clone() };
-    let mut stage = Stage::of(service(&model, patient())).await;
-    stage.start("c", StreamConfig { response_format: Some(Arc::new(format)), ..config(model) }, quick());
-    match stage.outcome().await {
+    let mut bench = Bench::of(service(&model, patient())).await;
+    bench.start("c", StreamConfig { response_format: Some(Arc::new(format)), ..config(model) }, quick());
+    match bench.outcome().await {
         CallReport::Responded { message, .. } => {
             assert_eq!(message.content(), [Content::text("{\"n\": 42}")]);
             assert!(matches!(message, Message::Assistant { stop_reason: StopReason::Stop, .. }));

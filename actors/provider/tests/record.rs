@@ -10,7 +10,7 @@ use playhouse_protocol::{AgentMessage, CallReport, Content, Message, ProviderErr
 use playhouse_provider::{Deadlines, Recorder, Replayer, ServiceOptions, StreamProvider, StreamSink, Wiring, Wrap};
 use playhouse_provider::{Limits, provider_for};
 use serde_json::{Value, json};
-use support::{EVENT_STREAM, PATIENCE, Server, Stage, config, model, quick, soon};
+use support::{Bench, EVENT_STREAM, PATIENCE, Server, config, model, quick, soon};
 use tokio::sync::mpsc;
 
 const TEXT: &[u8] = include_bytes!("fixtures/chat_text.sse");
@@ -276,15 +276,15 @@ async fn an_answer_that_is_let_go_of_is_kept_as_cut() {
     .await;
     let recorder = Recorder::new(folder.path()).unwrap();
     let recorded = provider(&server.base_url, KEY, recorder.wrap());
-    let mut stage = Stage::of(recorded).await;
-    stage.start("within", turn("within the answer"), quick());
+    let mut bench = Bench::of(recorded).await;
+    bench.start("within", turn("within the answer"), quick());
     soon(reaches.recv()).await.unwrap();
-    assert!(matches!(stage.report().await, CallReport::Delta { .. }));
-    stage.cancel("within");
-    stage.start("before", turn("before the answer"), quick());
+    assert!(matches!(bench.report().await, CallReport::Delta { .. }));
+    bench.cancel("within");
+    bench.start("before", turn("before the answer"), quick());
     soon(reaches.recv()).await.unwrap();
-    stage.cancel("before");
-    stage.silence().await;
+    bench.cancel("before");
+    bench.silence().await;
     soon(recorder.settle()).await.unwrap();
 
     let pages: Vec<Value> =

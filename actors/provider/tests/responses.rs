@@ -10,7 +10,7 @@ use playhouse_protocol::{
 };
 use playhouse_provider::{StreamProvider, StreamSink, Wiring, provider_for};
 use serde_json::{Value, json};
-use support::{EVENT_STREAM, Post, Server, Stage, config, quick, soon};
+use support::{Bench, EVENT_STREAM, Post, Server, config, quick, soon};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
@@ -168,14 +168,14 @@ async fn the_first_delta_arrives_while_the_server_is_still_sending() {
     })
     .await;
     let model = openai(&server);
-    let mut stage = Stage::of(provider(&model)).await;
-    stage.start("c", config(model), quick());
-    match stage.report().await {
+    let mut bench = Bench::of(provider(&model)).await;
+    bench.start("c", config(model), quick());
+    match bench.report().await {
         CallReport::Delta { deltas, .. } => assert_eq!(deltas, [StreamDelta::Text { delta: "Grüße".into() }]),
         other => panic!("{other:?}"),
     }
     go_on.notify_one();
-    match stage.outcome().await {
+    match bench.outcome().await {
         CallReport::Responded { message, .. } => assert!(message.text().contains("مرحبا")),
         other => panic!("{other:?}"),
     }
@@ -198,13 +198,13 @@ async fn f01_f07_a_response_that_fails_is_asked_for_again_by_the_one_retry_layer
     })
     .await;
     let model = openai(&server);
-    let mut stage = Stage::of(provider(&model)).await;
-    stage.start("c", config(model), quick());
-    let failed = stage.outcome().await;
+    let mut bench = Bench::of(provider(&model)).await;
+    bench.start("c", config(model), quick());
+    let failed = bench.outcome().await;
     assert!(matches!(failed, CallReport::Retrying { error: ProviderError::Network { .. }, .. }), "{failed:?}");
-    let cut = stage.outcome().await;
+    let cut = bench.outcome().await;
     assert!(matches!(cut, CallReport::Retrying { error: ProviderError::Incomplete { .. }, .. }), "{cut:?}");
-    assert!(matches!(stage.outcome().await, CallReport::Responded { attempt: 2, .. }));
+    assert!(matches!(bench.outcome().await, CallReport::Responded { attempt: 2, .. }));
     assert_eq!(server.posts(), 3);
 }
 

@@ -156,7 +156,7 @@ pub enum SupervisorMsg {
 }
 
 impl SupervisorMsg {
-    /// Every name that [`SupervisorMsg::name`] gives.
+    /// The names of its messages, for fail points.
     pub const NAMES: [&'static str; 6] = ["Start", "Stop", "Resume", "Shutdown", "Census", "Report"];
 
     /// One of [`SupervisorMsg::NAMES`], for fail points.

@@ -29,7 +29,7 @@ fn plain(mode: SandboxMode) -> Sandbox {
 }
 
 /// A folder to work in, not beneath the shared temporary one, which the strict tier replaces with its own.
-fn stage() -> tempfile::TempDir {
+fn workdir() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
@@ -51,10 +51,10 @@ fn call(number: i64, arguments: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f47_nothing_is_written_outside_of_the_working_directory() {
     for mode in TIERS {
-        let (stage, outside) = (stage(), stage());
+        let (workdir, outside) = (workdir(), workdir());
         fs::write(outside.path().join("kept"), "kept").unwrap();
-        std::os::unix::fs::symlink(outside.path(), stage.path().join("link")).unwrap();
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        std::os::unix::fs::symlink(outside.path(), workdir.path().join("link")).unwrap();
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         let out = outside.path().display();
         for attack in [
             format!("echo x > {out}/new"),
@@ -85,8 +85,8 @@ async fn f47_nothing_is_written_outside_of_the_working_directory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f47_a_folder_that_is_swapped_for_a_link_while_it_is_written_to_leads_nowhere() {
     for mode in TIERS {
-        let (stage, outside) = (stage(), stage());
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        let (workdir, outside) = (workdir(), workdir());
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         let race = format!(
             "mkdir real; (for i in $(seq 300); do mv -T real tmp 2>/dev/null; ln -sfn {out} real; rm -f real; \
              mv -T tmp real; done) & for i in $(seq 2000); do echo x > real/f$i; done 2>/dev/null; wait; echo over",
@@ -100,7 +100,7 @@ async fn f47_a_folder_that_is_swapped_for_a_link_while_it_is_written_to_leads_no
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn secrets_and_the_houses_own_files_are_not_read() {
-    let home = stage();
+    let home = workdir();
     for name in [".ssh", "projects/mine", ".rustup", ".config/playhouse"] {
         fs::create_dir_all(home.path().join(name)).unwrap();
     }
@@ -138,7 +138,7 @@ async fn reads_what_a_home_has() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f49_the_users_rules_are_out_of_reach_wherever_tools_work() {
     for tier in ["off", "landlock", "bwrap"] {
-        let home = stage();
+        let home = workdir();
         fs::create_dir_all(home.path().join(".config/playhouse")).unwrap();
         fs::create_dir_all(home.path().join("project")).unwrap();
         fs::write(home.path().join(".config/playhouse/config.toml"), "permission = \"ask\"\n").unwrap();
@@ -205,11 +205,11 @@ async fn nobody_is_reached_unless_the_network_is_granted() {
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5).sendall(b\"x\")' && echo through"
     );
     for mode in TIERS {
-        let stage = stage();
-        let local = stage.path().join("s");
+        let workdir = workdir();
+        let local = workdir.path().join("s");
         let unix = UnixListener::bind(&local).unwrap();
         unix.set_nonblocking(true).unwrap();
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         let (said, code) = bash(&mut bench, &connect).await;
         assert_ne!(code, Some(0), "{mode:?}: {said}");
         let (said, code) = bash(&mut bench, &format!("exec 3<>/dev/tcp/127.0.0.1/{port}")).await;
@@ -226,7 +226,7 @@ async fn nobody_is_reached_unless_the_network_is_granted() {
         assert_eq!(bash(&mut bench, pair).await.0, "b'x'\n", "{mode:?}");
 
         let rules = SandboxRules { network: Network::Granted, ..SandboxRules::default() };
-        let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+        let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
         assert_eq!(bash(&mut bench, &connect).await.0, "through\n", "{mode:?}");
         let (mut peer, _) = listener.accept().unwrap();
         peer.set_nonblocking(false).unwrap();
@@ -266,8 +266,8 @@ async fn other_processes_and_the_kernel_are_out_of_reach() {
     let me = std::process::id();
     let mut victim = Victim::new();
     for mode in TIERS {
-        let stage = stage();
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        let workdir = workdir();
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         #[cfg(target_arch = "x86_64")]
         let numbers = [101, 310, 425, 321, 298, 250, 165, 272, 304, 155, 161];
         #[cfg(target_arch = "aarch64")]
@@ -343,12 +343,12 @@ if os.fork() == 0:
             print(error.strerror, flush=True)
     os._exit(0)
 os.wait()'";
-    let stage = stage();
-    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Bwrap)).await;
+    let workdir = workdir();
+    let mut bench = Bench::confined(workdir.path(), plain(SandboxMode::Bwrap)).await;
     let (said, code) = bash(&mut bench, attack).await;
     assert_eq!((said.as_str(), code), ("Operation not permitted\nOperation not permitted\n", Some(0)));
     // There no terminal can be opened in the first place.
-    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Landlock)).await;
+    let mut bench = Bench::confined(workdir.path(), plain(SandboxMode::Landlock)).await;
     let (said, code) = bash(&mut bench, attack).await;
     assert!(said.contains("Permission denied") && code == Some(1), "{said}");
 }
@@ -375,8 +375,8 @@ async fn f48_only_listed_variables_reach_tools() {
 #[ignore = "is run by the test above"]
 async fn prints_its_variables() {
     let rules = SandboxRules { environment: vec!["NAMED_TOKEN".to_owned()], ..SandboxRules::default() };
-    let stage = stage();
-    let mut bench = Bench::confined(stage.path(), sandbox(tier_of_this_test(), rules)).await;
+    let workdir = workdir();
+    let mut bench = Bench::confined(workdir.path(), sandbox(tier_of_this_test(), rules)).await;
     println!("{}", bash(&mut bench, "env; ls").await.0);
 }
 
@@ -395,9 +395,9 @@ async fn f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left() {
     let limits = ProcessLimits { processes: 200, ..ProcessLimits::default() };
     for mode in TIERS {
         for bomb in BOMBS {
-            let stage = stage();
+            let workdir = workdir();
             let rules = SandboxRules { limits, ..SandboxRules::default() };
-            let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+            let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
             let begun = Instant::now();
             let answer = bench.run("bash", json!({"command": bomb, "timeout_ms": 60_000})).await;
             let took = begun.elapsed();
@@ -405,7 +405,7 @@ async fn f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left() {
             let result = answer.unwrap();
             assert_eq!(result.details["limit"], "processes", "{mode:?} {bomb}: {result:?}");
             tokio::time::timeout(common::DEADLINE, bench.runtime.settled()).await.unwrap();
-            let marked = || of_this_stage(stage.path());
+            let marked = || of_this_folder(workdir.path());
             assert_eq!(marked(), 0, "{mode:?} {bomb}: what is left");
         }
     }
@@ -415,9 +415,9 @@ async fn f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left() {
 async fn f20_a_crowd_that_gives_up_at_once_is_told_why() {
     let limits = ProcessLimits { processes: 4, ..ProcessLimits::default() };
     for mode in TIERS {
-        let stage = stage();
+        let workdir = workdir();
         let rules = SandboxRules { limits, ..SandboxRules::default() };
-        let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+        let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
         let crowd = "perl -e 'for (1..500) { my $p = fork; defined $p or exit 3; $p or (sleep 99, exit) } exit 4'";
         let result = bench.run("bash", json!({"command": crowd})).await.unwrap();
         assert_eq!(result.details["limit"], "processes", "{mode:?}: {result:?}");
@@ -427,7 +427,7 @@ async fn f20_a_crowd_that_gives_up_at_once_is_told_why() {
 }
 
 /// How many processes work in a folder.
-fn of_this_stage(folder: &Path) -> usize {
+fn of_this_folder(folder: &Path) -> usize {
     let folder = folder.canonicalize().unwrap();
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&folder))).count()
@@ -437,9 +437,9 @@ fn of_this_stage(folder: &Path) -> usize {
 async fn f20_memory_threads_and_file_sizes_are_bounded() {
     let limits = ProcessLimits { processes: 50, memory: 200 << 20, file: 1 << 20 };
     for mode in TIERS {
-        let stage = stage();
+        let workdir = workdir();
         let rules = SandboxRules { limits, ..SandboxRules::default() };
-        let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+        let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
         for (hog, limit) in [
             ("python3 -c 'x = bytearray(400 << 20); import time; time.sleep(60)'", "memory"),
             (
@@ -460,7 +460,7 @@ async fn f20_memory_threads_and_file_sizes_are_bounded() {
         assert_eq!(bash(&mut bench, shared).await.0, "done\n", "{mode:?}");
         let (said, code) = bash(&mut bench, "head -c 3000000 /dev/zero > big").await;
         assert_ne!(code, Some(0), "{mode:?}: {said}");
-        assert_eq!(fs::metadata(stage.path().join("big")).unwrap().len(), 1 << 20, "{mode:?}");
+        assert_eq!(fs::metadata(workdir.path().join("big")).unwrap().len(), 1 << 20, "{mode:?}");
     }
 }
 
@@ -468,8 +468,8 @@ async fn f20_memory_threads_and_file_sizes_are_bounded() {
 async fn f14_no_grandchild_escapes_from_a_sandbox() {
     adopt_orphans().unwrap();
     for mode in TIERS {
-        let stage = stage();
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        let workdir = workdir();
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         for escape in [
             "(setsid S &); S",
             "nohup S >/dev/null 2>&1 & S",
@@ -493,10 +493,10 @@ async fn f14_no_grandchild_escapes_from_a_sandbox() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ordinary_work_goes_on() {
     for mode in TIERS {
-        let (stage, more) = (stage(), stage());
+        let (workdir, more) = (workdir(), workdir());
         fs::write(more.path().join("given"), "given").unwrap();
         let rules = SandboxRules { read: vec![more.path().to_owned()], ..SandboxRules::default() };
-        let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+        let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
         for good in [
             "ls / /usr/bin >/dev/null",
             "echo x > f && cat f | tr x y | grep -q y && rm f && mkdir -p a/b && mv a c",
@@ -517,7 +517,7 @@ async fn ordinary_work_goes_on() {
         assert_eq!(bash(&mut bench, &format!("cat {}", given.display())).await.0, "given", "{mode:?}");
         assert_ne!(bash(&mut bench, &format!("echo x > {}", given.display())).await.1, Some(0), "{mode:?}");
         let rules = SandboxRules { write: vec![more.path().to_owned()], ..SandboxRules::default() };
-        let mut bench = Bench::confined(stage.path(), sandbox(mode, rules)).await;
+        let mut bench = Bench::confined(workdir.path(), sandbox(mode, rules)).await;
         assert_eq!(bash(&mut bench, &format!("echo x > {}", given.display())).await.1, Some(0), "{mode:?}");
     }
 }
@@ -525,8 +525,8 @@ async fn ordinary_work_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_granted_is_what_is_there_at_the_call() {
     for mode in TIERS {
-        let stage = stage();
-        let (cwd, hidden) = (stage.path().join("work"), stage.path().join("work/keys"));
+        let workdir = workdir();
+        let (cwd, hidden) = (workdir.path().join("work"), workdir.path().join("work/keys"));
         fs::create_dir(&cwd).unwrap();
         let mut bench = Bench::confined(&cwd, sandbox(mode, SandboxRules::default())).await;
         for number in 0..3 {
@@ -552,13 +552,13 @@ async fn what_is_granted_is_what_is_there_at_the_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crate_with_a_dependency_is_built_offline() {
     // The one that this very test was built with. Not beneath another crate: cargo would want to read its settings.
-    let stage = tempfile::tempdir().unwrap();
+    let workdir = tempfile::tempdir().unwrap();
     let manifest = "[package]\nname = \"a\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmemchr = \"2\"\n";
-    fs::write(stage.path().join("Cargo.toml"), manifest).unwrap();
-    fs::create_dir(stage.path().join("src")).unwrap();
-    fs::write(stage.path().join("src/main.rs"), "fn main() { println!(\"{:?}\", memchr::memchr(b'b', b\"abc\")) }")
+    fs::write(workdir.path().join("Cargo.toml"), manifest).unwrap();
+    fs::create_dir(workdir.path().join("src")).unwrap();
+    fs::write(workdir.path().join("src/main.rs"), "fn main() { println!(\"{:?}\", memchr::memchr(b'b', b\"abc\")) }")
         .unwrap();
-    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Landlock)).await;
+    let mut bench = Bench::confined(workdir.path(), plain(SandboxMode::Landlock)).await;
     let (said, code) = bash(&mut bench, "cargo run --offline --quiet").await;
     assert_eq!((said.as_str(), code), ("Some(1)\n", Some(0)));
 }
@@ -566,11 +566,11 @@ async fn a_crate_with_a_dependency_is_built_offline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn temporary_files_are_one_runs_own_and_go_with_it() {
     for mode in [SandboxMode::Off, SandboxMode::Landlock, SandboxMode::Bwrap] {
-        let stage = stage();
-        let mut bench = Bench::confined(stage.path(), plain(mode)).await;
+        let workdir = workdir();
+        let mut bench = Bench::confined(workdir.path(), plain(mode)).await;
         let (place, _) = bash(&mut bench, "echo x > $TMPDIR/kept; mkdir $TMPDIR/folder; echo $TMPDIR").await;
         assert_eq!(bash(&mut bench, "cat $TMPDIR/kept").await.0, "x\n", "{mode:?}: it stays for the run");
-        let mut other = Bench::confined(stage.path(), plain(mode)).await;
+        let mut other = Bench::confined(workdir.path(), plain(mode)).await;
         assert_ne!(bash(&mut other, "cat $TMPDIR/kept").await.1, Some(0), "{mode:?}: it is nobody else's");
         bench.executor.stop(None);
         if mode != SandboxMode::Bwrap {
@@ -581,20 +581,20 @@ async fn temporary_files_are_one_runs_own_and_go_with_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tier_that_does_not_work_here_runs_nothing() {
-    let stage = stage();
+    let workdir = workdir();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["asks_for_bwrap_where_there_is_none", "--exact", "--ignored", "--nocapture"]);
-    let out = command.env("PATH", stage.path()).output().unwrap();
+    let out = command.env("PATH", workdir.path()).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "is run by the test above, with an empty path"]
 async fn asks_for_bwrap_where_there_is_none() {
-    let stage = stage();
-    let mut bench = Bench::confined(stage.path(), plain(SandboxMode::Bwrap)).await;
+    let workdir = workdir();
+    let mut bench = Bench::confined(workdir.path(), plain(SandboxMode::Bwrap)).await;
     let answer = bench.run("bash", json!({"command": "echo x > ran"})).await;
     let Err(ToolError::Failed(reason)) = answer else { panic!("{answer:?}") };
     assert!(reason.contains("install the package bubblewrap") && reason.contains("playhouse doctor"), "{reason}");
-    assert!(!stage.path().join("ran").exists());
+    assert!(!workdir.path().join("ran").exists());
 }

@@ -109,14 +109,14 @@ impl Actor for Agent {
 }
 
 /// A connection, an agent, and what the agent was told.
-pub struct Stage {
+pub struct Bench {
     pub connection: ActorRef<ConnectionMsg>,
     pub agent: ActorRef<CallReport>,
     pub reports: mpsc::Receiver<CallReport>,
     pub load: Arc<AtomicUsize>,
 }
 
-impl Stage {
+impl Bench {
     pub async fn new(provider: impl StreamProvider + 'static) -> Self {
         Self::of(Arc::new(provider)).await
     }

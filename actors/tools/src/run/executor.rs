@@ -114,7 +114,7 @@ pub enum ExecutorMsg {
 }
 
 impl ExecutorMsg {
-    /// Every name that [`ExecutorMsg::name`] gives.
+    /// The names of its messages, for fail points.
     pub const NAMES: [&'static str; 4] = ["Run", "Cancel", "CancelAll", "Internal"];
 
     /// One of [`ExecutorMsg::NAMES`], for fail points.
