@@ -2,8 +2,8 @@
 //!
 //! Pure. The checksum is a CRC-32 over the sequence, the epoch, the chain's digits and the entry's bytes exactly as they
 //! are stored, so a line proves itself without being written again. `chain` proves its place among the others
-//! ([`chain`](crate::format::hash_chain)); lines of older builds have none. Any bytes can be decoded; what is no record says why. An
-//! entry whose long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
+//! ([`ChainHash`]); lines of older builds have none. Any bytes can be decoded; what is no record says why. An entry whose
+//! long strings are kept outside ([`blob`]) has `"blobs":true` before it, which the checksum covers.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -242,7 +242,7 @@ impl Sealed<'_> {
     }
 }
 
-/// Reads one line, with or without its newline. Blobs that it names are lost: [`decode_with`] finds them.
+/// Reads one line, with or without its newline. Blobs that it names are lost.
 pub fn decode(line: &[u8]) -> Result<Record, BadLine> {
     decode_with(line, &NoBlobs)
 }
