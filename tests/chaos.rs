@@ -159,12 +159,15 @@ fn agent(play: &Play) -> ActorCell {
 
 fn writer(play: &Play) -> ActorCell {
     let services = play.house.services();
-    services.journals.writers.get(&services.journals.address(&play.agent.session_id())).unwrap().get_cell()
+    playhouse::agent::testing::writers(services)
+        .get(&services.journals.address(&play.agent.session_id()))
+        .unwrap()
+        .get_cell()
 }
 
 fn connection(play: &Play) -> ActorCell {
     let node = play.house.tree().into_iter().find(|node| node.kind == "connection").unwrap();
-    play.house.services().connections.directory.get(&node.id).unwrap().get_cell()
+    playhouse::agent::testing::connections(play.house.services()).get(&node.id).unwrap().get_cell()
 }
 
 fn inbox(play: &Play) -> ActorCell {

@@ -243,11 +243,38 @@ async fn f53_no_agent_goes_on_in_a_session_that_another_has() {
     two.prompt("two").await.unwrap();
     let rotate = Command::new(new_input(), Op::Rotate { to: two.session_id() });
     let refused = soon("an answer", one.submit(rotate)).await.unwrap_err().to_string();
-    assert!(refused.contains(two.id().as_str()), "{refused}");
+    assert!(refused.contains(two.id().as_str()) && !refused.contains("not known"), "{refused}");
     for (agent, said) in [(&one, "user: one"), (&two, "user: two")] {
         agent.prompt("again").await.unwrap();
         assert_eq!(lines(healthy(agent).await.messages.as_slice())[0], said);
     }
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_no_agent_goes_on_in_a_session_that_has_a_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let house = house_in(folder.path()).await;
+    let (one, two) = (agent_of(&house).spawn().await.unwrap(), agent_of(&house).spawn().await.unwrap());
+    one.prompt("one").await.unwrap();
+    two.prompt("two").await.unwrap();
+    let (theirs, former) = (two.session_id(), one.session_id());
+    house.dismiss(two.id()).await;
+    one.new_session().await.unwrap();
+    one.prompt("more").await.unwrap();
+    let before = house.entries(&theirs).await.unwrap();
+    for to in [&theirs, &former] {
+        let rotate = Command::new(new_input(), Op::Rotate { to: to.clone() });
+        let refused = soon("an answer", one.submit(rotate)).await.unwrap_err().to_string();
+        assert!(refused.contains("has a conversation already"), "{refused}");
+        // It goes on where it was, at once.
+        one.prompt("again").await.unwrap();
+        assert_eq!(lines(healthy(&one).await.messages.as_slice())[0], "user: one");
+    }
+    assert_eq!(house.entries(&theirs).await.unwrap(), before);
+    let again = house.resume(&theirs).await.unwrap();
+    again.prompt("still here").await.unwrap();
+    assert_eq!(lines(healthy(&again).await.messages.as_slice())[0], "user: two");
     house.shutdown(Duration::ZERO).await;
 }
 

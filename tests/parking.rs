@@ -321,7 +321,7 @@ async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
     let address = services.journals.address(&agent.session_id());
-    wear_out(&services.journals.writers, &address).await;
+    wear_out(playhouse::agent::testing::writers(&services), &address).await;
     let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
     assert!(told.contains("writer") && told.contains("parked"), "{told}");
     until("the agent is parked", || is_parked(&house, &agent)).await;
@@ -340,7 +340,7 @@ async fn f59_whoever_waits_for_a_parked_writer_or_connection_hears_of_it() {
     let connections: Vec<String> =
         house.tree().into_iter().filter(|node| node.kind == "connection").map(|node| node.id).collect();
     for id in &connections {
-        wear_out(&services.connections.directory, id).await;
+        wear_out(playhouse::agent::testing::connections(&services), id).await;
     }
     let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
     assert!(told.contains("connection") && told.contains("parked"), "{told}");
@@ -456,7 +456,7 @@ async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
     let agent = house.agent().provider_override(FnModel::new(|_| Step::text("ok"))).spawn().await.unwrap();
     agent.prompt("one").await.unwrap();
     let writer = services.journals.address(&agent.session_id());
-    wear_out_supervisor(&house, "sessions", &services.journals.writers, &writer).await;
+    wear_out_supervisor(&house, "sessions", playhouse::agent::testing::writers(&services), &writer).await;
     let told = soon("an answer", agent.prompt("two")).await.unwrap_err().to_string();
     assert!(told.contains("`sessions` is parked"), "{told}");
     house.unpark("sessions").await.unwrap();
@@ -464,7 +464,7 @@ async fn f59_whoever_waits_for_what_a_parked_supervisor_has_hears_of_it() {
 
     let is_connection = |node: &playhouse::supervision::NodeSnapshot| node.kind == "connection";
     let connection = house.tree().into_iter().find(is_connection).unwrap().id;
-    wear_out_supervisor(&house, "providers", &services.connections.directory, &connection).await;
+    wear_out_supervisor(&house, "providers", playhouse::agent::testing::connections(&services), &connection).await;
     let told = soon("an answer", agent.prompt("four")).await.unwrap_err().to_string();
     assert!(told.contains("`providers` is parked"), "{told}");
     house.unpark("providers").await.unwrap();

@@ -29,6 +29,10 @@ enum Condition {
     Deaf,
     /// Every append fails, and the session with it.
     Broken,
+    /// It answers nobody.
+    Silent,
+    /// It numbers entries as it likes.
+    Miscounting,
 }
 
 /// Journals in memory that outlive a house, as those on another machine do, with a switch.
@@ -95,8 +99,10 @@ impl Store for Remote {
                 let Holder { node, pid } = Self::holder();
                 return Err(StoreError::Held { session: session.clone(), node, pid });
             }
-            (Condition::Well | Condition::Broken, Take::Own) => drop(self.broken.lock().unwrap().remove(session)),
-            (Condition::Well | Condition::Fenced | Condition::Broken, Take::Peek) => {}
+            (Condition::Well | Condition::Broken | Condition::Silent | Condition::Miscounting, Take::Own) => {
+                self.broken.lock().unwrap().remove(session);
+            }
+            (_, Take::Peek) => {}
         }
         self.kept.load(session, take)
     }
@@ -107,7 +113,8 @@ impl Store for Remote {
             return Err(StoreError::Io { doing: "append", place: THERE.into(), reason: "it failed before".to_owned() });
         }
         match self.condition_of(id) {
-            Condition::Well => self.kept.append(id, epoch, all, sync),
+            Condition::Well | Condition::Silent => self.kept.append(id, epoch, all, sync),
+            Condition::Miscounting => self.kept.append(id, epoch, all, sync).map(|seqs| vec![Seq(0); seqs.len()]),
             Condition::Fenced => Err(StoreError::Fenced { session: id.clone(), epoch, by: Some(Self::holder()) }),
             Condition::Away => Err(Self::away()),
             Condition::Deaf => self.kept.append(id, epoch, all, sync).and(Err(Self::away())),
@@ -136,7 +143,10 @@ impl Store for Remote {
             }
             Appended { group: n, seqs }
         };
-        answer(groups.enumerate().map(one).collect());
+        let answers = groups.enumerate().map(one).collect();
+        if *self.condition.lock().unwrap() != Condition::Silent {
+            answer(answers);
+        }
     }
 
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
@@ -267,6 +277,57 @@ async fn a_durability_that_the_store_cannot_keep_is_refused_when_an_agent_is_con
     for agent in [stored, new] {
         assert!(!store.bodies(&agent.session_id()).is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f33_the_input_that_finds_a_session_taken_over_is_told_so() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let agent = agent_of(&house).await;
+    ask(&agent, "one").await.unwrap();
+    store.switch(Condition::Fenced);
+    let error = ask(&agent, "two").await.unwrap_err();
+    assert!(matches!(&error, HandleError::Input(InputError::TakenOver(who)) if who.contains("pid 4711")), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_store_does_not_answer_is_sent_again() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let agent = agent_of(&house).await;
+    ask(&agent, "one").await.unwrap();
+    store.switch(Condition::Silent);
+    let rounds = store.asked("append_all");
+    let waiter = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.prompt("two").await }
+    });
+    until("it was asked twice", || store.asked("append_all") >= rounds + 2).await;
+    store.switch(Condition::Well);
+    assert_eq!(soon("an answer", waiter).await.unwrap().unwrap().text(), "heard: two");
+    // Once each.
+    store.bodies(&agent.session_id());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_miscounts_is_not_believed() {
+    let store = Arc::new(Remote::default());
+    let house = house_on(&store).await;
+    let agent = agent_of(&house).await;
+    ask(&agent, "one").await.unwrap();
+    store.switch(Condition::Miscounting);
+    let error = ask(&agent, "two").await.unwrap_err();
+    assert!(
+        matches!(&error, HandleError::Input(InputError::OutcomeUnknown { reason, .. }) if reason.contains("it numbered")),
+        "{error:?}"
+    );
+    store.switch(Condition::Well);
+    // It was kept, so its run goes on.
+    let going = agent.steer("three").await;
+    assert!(going.is_ok(), "{going:?}");
+    soon("the end of its run", agent.at_rest()).await.unwrap();
+    let said = lines(healthy(&agent).await.messages.as_slice());
+    assert!(["one", "two", "three"].iter().all(|text| said.contains(&format!("user: {text}"))), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

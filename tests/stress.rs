@@ -221,13 +221,13 @@ impl Stress {
             (10..13, Some(agent)) => self.house.dismiss(agent.id()).await,
             (13, Some(agent)) => drop(agent.abort().await),
             (14, _) => {
-                let writers = self.house.services().journals.writers.all();
+                let writers = playhouse::agent::testing::writers(self.house.services()).all();
                 if rng.u8(..10) == 0 && !writers.is_empty() {
                     writers[rng.usize(..writers.len())].kill();
                 }
             }
             (15, _) => {
-                let connections = self.house.services().connections.directory.all();
+                let connections = playhouse::agent::testing::connections(self.house.services()).all();
                 if rng.u8(..10) == 0 && !connections.is_empty() {
                     connections[rng.usize(..connections.len())].kill();
                 }
@@ -265,7 +265,7 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
     let quiet = [
         services.agents.len(),
         services.hub.len(),
-        services.connections.directory.len(),
+        playhouse::agent::testing::connections(&services).len(),
         services.connections.roster.len(),
         services.tree.len(),
     ];
@@ -330,7 +330,7 @@ async fn f24_nothing_is_lost_repeated_or_left_whatever_happens() {
         let left = [
             services.agents.len(),
             services.hub.len(),
-            services.connections.directory.len(),
+            playhouse::agent::testing::connections(&services).len(),
             services.connections.roster.len(),
             services.tree.len(),
         ];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use playhouse_agent::approvals::{APPROVALS, start};
-use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices, writer_id};
+use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices};
 use playhouse_agent::{Definition, RuleBook, Services};
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{NodeId, Secret};
@@ -16,16 +16,13 @@ use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
 };
-use playhouse_session::{
-    FileOptions, FileStore, MemoryStore, Observers, Reader, Store, StoreError, Writer, WriterArgs,
-};
+use playhouse_session::{FileOptions, FileStore, MemoryStore, Observers, Reader, Store, StoreError, WriterArgs};
 use playhouse_supervision::{
     ChildSpec, Directory, NodeState, Notice, NoticeFn, PanicAborts, RestartBudget, RestartPolicy, Roster, Shutdown,
     Supervisor, SupervisorArgs, Threads, Tree, start_fn, unwinding,
 };
 use playhouse_tools::policy::{LiveRules, Rules};
 use playhouse_tools::{Outputs, SandboxRules, ToolRuntime};
-use ractor::Actor;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -233,7 +230,12 @@ impl HouseBuilder {
         let changes = Arc::new(changes);
         let mut args = SupervisorArgs::new("house", tree.clone());
         let observers = Observers::default();
-        enlist_writers(&writers, &services, (&store, &memory), &observers);
+        let writer = || {
+            let mut args = WriterArgs::new(store.clone(), memory.clone(), Arc::default());
+            args.observers = observers.clone();
+            args
+        };
+        services.journals.specs(&tree, writer, WRITE_OUT).into_iter().for_each(|spec| writers.enlist(spec));
         let notices = || Some(notices(house.clone()));
         args.notice = notices();
         args.children = vec![
@@ -313,39 +315,6 @@ async fn open_store(
         Ok(store)
     };
     Threads::new("house", 1).run(work).await.unwrap_or_else(|error| Err(unused(&error)))
-}
-
-fn enlist_writers(
-    writers: &Roster,
-    services: &Services,
-    (store, memory): (&Arc<dyn Store>, &Arc<MemoryStore>),
-    observers: &Observers,
-) {
-    for shard in 0..SHARDS {
-        let depth = Arc::default();
-        let mut writer = WriterArgs::new(store.clone(), memory.clone(), Arc::clone(&depth));
-        writer.observers = observers.clone();
-        let (tree, directory, id) = (services.tree.clone(), services.journals.writers.clone(), writer_id(shard));
-        let spec = ChildSpec {
-            id: id.clone(),
-            kind: "writer",
-            restart: RestartPolicy::Permanent,
-            budget: RestartBudget::default(),
-            shutdown: Shutdown::Drain(WRITE_OUT),
-            start: start_fn(move |above| {
-                let (tree, directory, id) = (tree.clone(), directory.clone(), id.clone());
-                let (writer, depth) = (writer.clone(), depth.clone());
-                async move {
-                    let started = Actor::spawn_linked(None, Writer, writer, above).await;
-                    let (actor, _) = started.map_err(|error| error.to_string())?;
-                    tree.set_queue(&id, depth);
-                    directory.publish(id, actor.clone());
-                    Ok(actor.get_cell())
-                }
-            }),
-        };
-        writers.enlist(spec);
-    }
 }
 
 fn approvals(services: &Services, changes: Arc<watch::Sender<u64>>) -> ChildSpec {

@@ -6,7 +6,7 @@ use playhouse_agent::approvals::APPROVALS;
 use playhouse_agent::identity::address;
 use playhouse_agent::{AgentHandle, Identity, Occupant};
 use playhouse_protocol::{AgentEvent, AgentId, EntryBody, Event, EventId, Seq, SessionId};
-use playhouse_session::{Note, StoreError, WriterMsg};
+use playhouse_session::{Note, StoreError};
 use playhouse_supervision::{Supervisor, SupervisorError};
 
 use super::{Hold, House, in_use, unused};
@@ -23,8 +23,8 @@ impl House {
                 let house = self.clone();
                 tokio::spawn(async move { house.note_parked(&agent, reason).await });
             }
-            Some(("writer", _)) => services.journals.writers.park(id, reason),
-            Some(("connection", _)) => services.connections.directory.park(id, reason),
+            Some(("writer", _)) => services.journals.park(id, &reason),
+            Some(("connection", _)) => services.connections.park(id, &reason),
             Some(_) => {}
             // A supervisor takes along whoever it supervises.
             None => {
@@ -36,11 +36,11 @@ impl House {
                     }
                     "sessions" => {
                         self.0.writers.park(&reason);
-                        services.journals.writers.park_all(&because);
+                        services.journals.park_all(&because);
                     }
                     "providers" => {
                         services.connections.roster.park(&reason);
-                        services.connections.directory.park_all(&because);
+                        services.connections.park_all(&because);
                     }
                     APPROVALS => services.approvals.park(id, reason),
                     _ => {}
@@ -157,8 +157,6 @@ impl House {
 
     /// Has the session's writer append an entry, unless the journal ends with it already; `None` if nothing was written.
     async fn say(&self, session: &SessionId, note: Note) -> Result<Option<Seq>, StoreError> {
-        // A writer that dies before it answers may have said it; what it said is not said twice.
-        let say = |reply| WriterMsg::Note { session: session.clone(), note: note.clone(), reply };
-        self.0.services.journals.ask(session, say).await.unwrap_or_else(|absent| Err(unused(&absent)))
+        self.0.services.journals.note(session, &note).await.unwrap_or_else(|absent| Err(unused(&absent)))
     }
 }

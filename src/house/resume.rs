@@ -97,6 +97,10 @@ impl House {
             return Err(ResumeError::Damaged { session: session.clone(), damage: damage.to_string() });
         }
         let opened = opened.ok_or_else(|| ResumeError::NotOpened(session.clone()))?;
+        if opened.session_id != *session {
+            let damage = format!("it is that of session `{}`", opened.session_id);
+            return Err(ResumeError::Damaged { session: session.clone(), damage });
+        }
         if let Some(parent) = &opened.spawned_by {
             let parent = parent.parent_session_id.clone();
             return Err(ResumeError::Child { session: session.clone(), parent });

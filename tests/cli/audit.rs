@@ -101,7 +101,7 @@ fn tampering_is_named_with_its_line_and_the_exit_code_is_1() {
 }
 
 #[test]
-fn a_journal_without_a_chain_is_not_said_to_be_well_until_one_covers_it() {
+fn a_journal_without_a_chain_is_not_said_to_be_well_and_does_not_go_on() {
     let desk = Desk::new();
     let session = a_session(&desk);
     let path = journal(&desk, &session);
@@ -113,21 +113,70 @@ fn a_journal_without_a_chain_is_not_said_to_be_well_until_one_covers_it() {
         done.code == Some(1) && done.out.starts_with(&format!("no chain  {session}  {lines} records: ")),
         "{done:?}"
     );
-    desk.run(&["run", "go on", "--session", &session]).said("More.\n");
-    let done = desk.run(&["audit", "verify"]);
-    let note = format!("          no chain before line {}, which covers what stands there", lines + 1);
-    assert!(done.code == Some(0) && done.out.lines().nth(1) == Some(note.as_str()), "{done:?}");
+    // Whoever can write such a journal can write anything into it.
+    desk.run(&["run", "go on", "--session", &session]).refused(&["is damaged", "--accept-broken-chain"]);
+}
+
+#[test]
+fn f64_an_edited_journal_does_not_widen_permissions() {
+    let touch =
+        |name: &str| json!({"tool_calls": [{"name": "bash", "arguments": {"command": format!("touch {name}")}}]});
+    for (forge, says) in [(forged as fn(&str) -> String, "does not follow"), (without_chain_and_forged, "no hash")] {
+        let desk = Desk::new();
+        let script =
+            desk.script("s.json", json!([touch("first"), {"text": "Done."}, touch("second"), {"text": "More."}]));
+        desk.run(&["run", "go", "--script", &script, "--permission", "auto-safe"]).said("Done.\n");
+        let session = desk.session();
+        let path = journal(&desk, &session);
+        let honest = fs::read_to_string(&path).unwrap();
+        fs::write(&path, honest.lines().map(forge).collect::<String>()).unwrap();
+        assert_eq!(desk.sessions()[0]["status"], "damaged");
+        for words in [&["run", "on", "--session", &session][..], &["resume", &session]] {
+            desk.run(words).refused(&["is damaged", "--accept-broken-chain"]);
+        }
+        // Who accepts it goes on with today's permissions.
+        let on = ["run", "on", "--session", &session, "--accept-broken-chain", "--script", &script];
+        desk.run(&on).said("Done.\n");
+        assert!(!desk.work().join("first").exists() && !desk.work().join("second").exists(), "{says}");
+        // As it was written, it goes on as it was.
+        fs::write(&path, honest).unwrap();
+        assert_eq!(desk.run(&["audit", "verify", &session]).code, Some(0));
+    }
+}
+
+/// The line with wider permissions and a checksum that fits.
+fn forged(line: &str) -> String {
+    sealed(line, Hash::Stays, "\"permission\":\"auto_safe\"", "\"permission\":\"yolo\"")
+}
+
+fn without_chain_and_forged(line: &str) -> String {
+    sealed(line, Hash::Goes, "\"permission\":\"auto_safe\"", "\"permission\":\"yolo\"")
 }
 
 /// The line as an older build wrote it.
 fn without_chain(line: &str) -> String {
+    sealed(line, Hash::Goes, "", "")
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Hash {
+    Stays,
+    Goes,
+}
+
+/// The line with another text in its entry, and its checksum.
+fn sealed(line: &str, hash: Hash, from: &str, to: &str) -> String {
     let record: Value = serde_json::from_str(line).unwrap();
     let (seq, epoch) = (record["seq"].as_u64().unwrap(), record["epoch"].as_u64().unwrap());
     let entry = line.split_once("\"entry\":").unwrap().1.strip_suffix('}').unwrap();
+    let entry = if from.is_empty() { entry.to_owned() } else { entry.replace(from, to) };
+    let chain = record["chain"].as_str().filter(|_| hash == Hash::Stays);
     let mut bytes = [seq.to_le_bytes(), epoch.to_le_bytes()].concat();
+    bytes.extend(chain.unwrap_or_default().as_bytes());
     bytes.extend(entry.as_bytes());
     let sum = crc32(&bytes);
-    format!("{{\"seq\":{seq},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",\"entry\":{entry}}}\n")
+    let chain = chain.map(|chain| format!("\"chain\":\"{chain}\",")).unwrap_or_default();
+    format!("{{\"seq\":{seq},\"epoch\":{epoch},\"sum\":\"{sum:08x}\",{chain}\"entry\":{entry}}}\n")
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use playhouse::protocol::SessionId;
+use playhouse::session::{FileStore, Store};
 use serde_json::json;
 
 use super::support::{Desk, Done, files};
@@ -103,6 +105,22 @@ fn f57_a_session_that_had_ended_is_damaged_and_waits_for_nobody() {
     let done = desk.run(&["run", "b", "--session", &session, "--accept-broken-chain", "--script", &script]);
     done.said("ok\n");
     assert_ne!(desk.sessions()[0]["session_id"], session.as_str());
+}
+
+#[test]
+fn f57_a_journal_under_another_sessions_name_does_not_go_on() {
+    let (desk, journal, session) = killed();
+    let copy = "copy-of-it";
+    let whole = std::fs::read(&journal).unwrap();
+    let data = FileStore::look(desk.data()).unwrap().data_dir().unwrap();
+    let named = data.journal(&SessionId::new(copy).unwrap());
+    std::fs::create_dir_all(named.parent().unwrap()).unwrap();
+    std::fs::write(&named, &whole).unwrap();
+    let done = desk.run(&["resume", copy]);
+    assert!(done.code != Some(0) && done.err.contains(&session), "{done:?}");
+    let done = desk.run(&["run", "b", "--session", copy]);
+    assert!(done.code != Some(0) && done.err.contains(&session), "{done:?}");
+    assert_eq!(std::fs::read(&journal).unwrap(), whole, "the session itself is as it was");
 }
 
 #[test]

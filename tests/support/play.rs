@@ -79,7 +79,7 @@ impl Play {
     /// Opens a house and brings the agent on stage.
     pub async fn begin(folder: &Path) -> Self {
         let house = House::builder().data_dir(folder.join("data")).open().await.unwrap();
-        let writers = &house.services().journals.writers;
+        let writers = playhouse::agent::testing::writers(house.services());
         until("the writers are up", || (0..4).all(|n| writers.get(&format!("writer/{n}")).is_some())).await;
         let (gate, cue) = (Gate::closed(), Gate::closed());
         let ran: Arc<Mutex<HashMap<u64, u32>>> = Arc::default();
@@ -220,7 +220,7 @@ impl Play {
         let services = self.house.services().clone();
         self.house.dismiss(self.agent.id()).await;
         until("all connections are gone", || {
-            services.connections.directory.is_empty() && services.connections.roster.is_empty()
+            playhouse::agent::testing::connections(&services).is_empty() && services.connections.roster.is_empty()
         })
         .await;
         until("all addresses are gone", || services.agents.is_empty() && services.hub.is_empty()).await;

@@ -29,13 +29,25 @@ pub mod sub_agent;
 pub mod testing {
     use std::sync::Arc;
 
+    use playhouse_provider::ConnectionMsg;
+    use playhouse_session::WriterMsg;
     use playhouse_supervision::Directory;
     use ractor::{Actor, SpawnErr};
 
     use crate::Identity;
     pub use crate::machine::report::Report;
     pub use crate::mailbox::AgentMsg;
-    use crate::services::Agents;
+    use crate::services::{Agents, Services};
+
+    /// The writers of a house.
+    pub fn writers(services: &Services) -> &Directory<WriterMsg> {
+        &services.journals.writers
+    }
+
+    /// The connections of a house.
+    pub fn connections(services: &Services) -> &Directory<ConnectionMsg> {
+        &services.connections.directory
+    }
 
     /// The agents' mailboxes.
     pub fn mailboxes(agents: &Agents) -> &Directory<AgentMsg> {

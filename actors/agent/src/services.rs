@@ -21,7 +21,7 @@ pub use agents::Agents;
 pub use clock::Clock;
 pub use connections::{Connections, Outside, with_key};
 pub(crate) use connections::{Lease, connection_id};
-pub use journals::{Journals, writer_id};
+pub use journals::Journals;
 pub use rules::{LastingRules, RuleBook};
 pub use sessions::{Occupant, Sessions};
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -290,6 +290,30 @@ fn f34_something_else_in_place_of_a_folder_is_refused_with_the_reason() {
     fs::create_dir(&data).unwrap();
     fs::write(data.join("sessions"), "a file").unwrap();
     assert_eq!(FileStore::open(&data).unwrap_err(), StoreError::NotAFolder { place: data.join("sessions").into() });
+}
+
+#[test]
+fn f64_a_data_directory_that_others_can_write_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(FileStore::open(&data).unwrap());
+    for (place, mode) in [(data.clone(), 0o770), (data.join("sessions"), 0o702), (data.join("owners"), 0o720)] {
+        fs::set_permissions(&place, Permissions::from_mode(mode)).unwrap();
+        let refused = FileStore::open(&data).unwrap_err();
+        assert_eq!(refused, StoreError::Shared { place: place.clone().into(), owner: None });
+        assert!(refused.to_string().contains(&format!("chmod go-w {}", place.display())), "{refused}");
+        // Whoever only looks does not act on it.
+        drop(FileStore::look(&data).unwrap());
+        fs::set_permissions(&place, Permissions::from_mode(0o755)).unwrap();
+        drop(FileStore::open(&data).unwrap());
+    }
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&data, Some(12_345), None).unwrap();
+        assert_eq!(
+            FileStore::open(&data).unwrap_err(),
+            StoreError::Shared { place: data.clone().into(), owner: Some(12_345) }
+        );
+    }
 }
 
 /// Takes this thread's right to pass by file permissions, which root has.

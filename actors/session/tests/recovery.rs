@@ -14,10 +14,11 @@ use playhouse_session::{
     ChainHash, Damage, DamageKind, FileStore, LastRun, SessionStatus, Store, StoreError, Sync, Take,
 };
 
-fn line(seq: u64, epoch: u64, name: &str) -> Vec<u8> {
+/// A line that follows from the record with this hash, and its own hash.
+fn line(after: &ChainHash, seq: u64, epoch: u64, name: &str) -> (Vec<u8>, ChainHash) {
     let mut out = Vec::new();
-    encode(&ChainHash::START, Seq(seq), epoch, &prompt(name, name), &mut out).unwrap();
-    out
+    let hash = encode(after, Seq(seq), epoch, &prompt(name, name), &mut out).unwrap();
+    (out, hash)
 }
 
 fn names(scan: &[(Seq, std::sync::Arc<playhouse_protocol::Entry>)]) -> Vec<String> {
@@ -159,7 +160,10 @@ fn f29_bad_lines_are_skipped_and_reported_and_the_rest_is_read() {
 
 #[test]
 fn a_missing_or_repeated_line_is_reported() {
-    let bytes = [line(1, 1, "a"), line(2, 1, "b"), line(2, 1, "b"), line(5, 1, "e")].concat();
+    let (first, after_first) = line(&ChainHash::START, 1, 1, "a");
+    let (second, after_second) = line(&after_first, 2, 1, "b");
+    let (fifth, _) = line(&after_second, 5, 1, "e");
+    let bytes = [&*first, &second, &second, &fifth].concat();
     let scan = Scan::read(bytes.as_slice()).unwrap();
     assert_eq!(names(&scan.entries), ["1 a", "2 b", "5 e"]);
     let kinds: Vec<_> = scan.damage.into_iter().map(|damage| (damage.line, damage.kind)).collect();
@@ -175,9 +179,12 @@ fn a_missing_or_repeated_line_is_reported() {
 #[test]
 fn f33_what_a_stale_owner_wrote_does_not_count_wherever_it_stands() {
     // The old owner wrote 3 before the new one wrote its own 3, and once more after it.
-    let bytes =
-        [line(1, 1, "a"), line(2, 1, "b"), line(3, 1, "old"), line(3, 2, "new"), line(4, 1, "old2"), line(4, 2, "d")];
-    let scan = Scan::read(bytes.concat().as_slice()).unwrap();
+    let (first, after_first) = line(&ChainHash::START, 1, 1, "a");
+    let (second, after_second) = line(&after_first, 2, 1, "b");
+    let (old, after_old) = line(&after_second, 3, 1, "old");
+    let (new, after_new) = line(&after_second, 3, 2, "new");
+    let ((older, _), (last, _)) = (line(&after_old, 4, 1, "old2"), line(&after_new, 4, 2, "d"));
+    let scan = Scan::read([first, second, old, new, older, last].concat().as_slice()).unwrap();
     assert_eq!(names(&scan.entries), ["1 a", "2 b", "3 new", "4 d"]);
     assert_eq!((scan.epoch, scan.last_seq), (2, 4));
     let stale: Vec<_> = scan.damage.iter().map(|damage| (damage.line, &damage.kind)).collect();
@@ -212,7 +219,10 @@ fn an_entry_of_a_newer_version_is_skipped_reported_and_never_cut() {
     assert_eq!(names(&loaded.entries), ["1 s/0"]);
     assert!(matches!(
         loaded.damage.as_slice(),
-        [Damage { line: 2, kind: DamageKind::BadLine(BadLine::UnknownEntry { seq: Seq(2), .. }), .. }]
+        [
+            Damage { line: 2, kind: DamageKind::NoHash { seq: Seq(2) }, .. },
+            Damage { line: 2, kind: DamageKind::BadLine(BadLine::UnknownEntry { seq: Seq(2), .. }), .. }
+        ]
     ));
     assert_eq!(fs::read(&path).unwrap(), bytes);
     assert_eq!(store.append(&session, epoch, &[prompt("next", "x")], Sync::Kernel).unwrap(), [Seq(3)]);
@@ -248,7 +258,9 @@ fn a_journal_from_elsewhere_without_an_owner_record_gets_a_higher_epoch() {
     store.append(&session, epoch, &prompts("s", 1), Sync::Kernel).unwrap();
     store.rest(&session).unwrap();
     let path = find(folder.path(), "s.journal");
-    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&line(2, 6, "b")).unwrap();
+    let head = Scan::read(fs::read(&path).unwrap().as_slice()).unwrap().head();
+    let (next, _) = line(&head, 2, 6, "b");
+    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&next).unwrap();
     fs::remove_file(find(folder.path(), "s.owner")).unwrap();
     let loaded = store.load(&session, Take::Own).unwrap();
     assert_eq!(names(&loaded.entries), ["1 s/0", "2 b"]);

@@ -9,7 +9,7 @@ use ractor::{ActorId, ActorRef};
 
 use super::state::{Lifecycle, State};
 use crate::identity::Loss;
-use crate::machine::{Effect, Report};
+use crate::machine::{Effect, InputError, Report};
 use crate::mailbox::AgentMsg;
 
 impl State {
@@ -82,8 +82,12 @@ impl State {
     pub(super) fn commit_report(&mut self, report: CommitReport) {
         match report {
             CommitReport::Committed { batch, seqs, .. } => self.feed(Report::Committed { batch, seqs }),
-            CommitReport::Failed { batch, error, fate, refusal: Refusal::Broken, .. } => {
+            CommitReport::Failed { session, batch, error, fate, refusal: Refusal::Broken } => {
                 self.feed(Report::CommitFailed { batch, error, fate });
+                if session != self.identity.session() {
+                    // It was not changed to.
+                    self.identity.services.sessions.leave(&session, &self.identity.occupant());
+                }
             }
             CommitReport::Failed { batch, error, fate, refusal: Refusal::Fenced, .. } => {
                 let Lifecycle::Live(machine) = &mut self.lifecycle else { return };
@@ -93,6 +97,11 @@ impl State {
                 let mut effects = machine.report(now, Report::CommitFailed { batch, error: error.clone(), fate });
                 // What became of its inputs is told; to park is for one who may go on.
                 effects.retain(|effect| !matches!(effect, Effect::Park { .. }));
+                for effect in &mut effects {
+                    if let Effect::Refuse { error: refused @ InputError::NotJournaled(_), .. } = effect {
+                        *refused = InputError::TakenOver(error.clone());
+                    }
+                }
                 self.carry_out(effects);
                 self.leave(error);
             }

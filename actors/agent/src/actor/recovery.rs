@@ -191,6 +191,13 @@ async fn fold(identity: &Arc<Identity>, reason: &'static str, wake: Wake) -> Res
         }
         let placeholder = identity.setup(&identity.opened.settings, Arc::clone);
         let mut machine = Machine::fold(entries(), placeholder, journal).map_err(|error| error.to_string())?;
+        if machine.durable().session_id != session {
+            let other = &machine.durable().session_id;
+            identity.lost(Loss::Damaged);
+            return Err(
+                format!("what is kept as the journal of session `{session}` is that of session `{other}`").into()
+            );
+        }
         if let (Some(parent), true) = (&machine.durable().spawned_by, identity.is_root()) {
             let parent = &parent.parent_session_id;
             return Err(format!("session `{session}` belongs to a sub-agent: go on with its parent `{parent}`").into());

@@ -48,8 +48,8 @@ impl fmt::Debug for Outside {
 /// The connections of a house.
 #[derive(Debug)]
 pub struct Connections {
-    /// Connections by address, for whoever asks a model.
-    pub directory: Directory<ConnectionMsg>,
+    /// Connections by address, for whoever asks a model. Nobody outside can put another in their place.
+    pub(crate) directory: Directory<ConnectionMsg>,
     /// Their supervisor, which keeps those that were added later.
     pub roster: Roster,
     /// How services are reached.
@@ -95,6 +95,16 @@ impl Connections {
             let name = model.key_variable.as_deref().unwrap_or(&model.provider);
             self.outside.wiring.vault.learn(name, key);
         }
+    }
+
+    /// A connection is parked: whoever waits for it is told why.
+    pub fn park(&self, address: &str, reason: &str) {
+        self.directory.park(address, reason);
+    }
+
+    /// All of them are parked.
+    pub fn park_all(&self, reason: &str) {
+        self.directory.park_all(reason);
     }
 
     /// Nobody comes back: whoever waits for a connection is told that it is gone.

@@ -179,7 +179,7 @@ async fn a_parked_agent_has_no_call_under_way() {
 #[tokio::test]
 async fn an_agent_whose_writer_is_given_up_says_so() {
     let theatre = Theatre::new(1).await;
-    theatre.house.journals.writers.park("writer/0", "40 restarts are spent");
+    playhouse_agent::testing::writers(&theatre.house).park("writer/0", "40 restarts are spent");
     let agent = theatre.agent("s").await;
     let told = soon(agent.submit(prompt("p").1)).await;
     let Err(HandleError::Input(InputError::OutcomeUnknown { reason, .. })) = told else { panic!("{told:?}") };

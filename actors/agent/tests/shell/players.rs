@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices, writer_id};
+use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices};
+use playhouse_agent::testing::{connections, writers};
 use playhouse_agent::{AgentHandle, Definition, Identity, Origin, Services};
 use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{Batch, CallId, CommitReport, EntryBody, Fate, ModelConfig, Refusal, Seq, SessionId};
@@ -154,7 +155,7 @@ impl Theatre {
     /// A new incarnation of a shard's writer.
     pub async fn writer(&self, shard: usize) -> ActorRef<WriterMsg> {
         let (writer, _) = Actor::spawn(None, Scribe, self.appends.0.clone()).await.unwrap();
-        self.house.journals.writers.publish(writer_id(shard), writer.clone());
+        writers(&self.house).publish(format!("writer/{shard}"), writer.clone());
         writer
     }
 
@@ -162,7 +163,7 @@ impl Theatre {
     async fn connection(&self) {
         let id = format!("connection/{}", connection_key(&ModelConfig::scripted("x")));
         let (house, to) = (self.house.clone(), self.asks.0.clone());
-        self.house.connections.directory.expect(id.as_str());
+        connections(&self.house).expect(id.as_str());
         let spec = ChildSpec {
             id: id.as_str().into(),
             kind: "connection",
@@ -173,7 +174,7 @@ impl Theatre {
                 let (house, id, to) = (house.clone(), id.clone(), to.clone());
                 async move {
                     let (line, _) = Actor::spawn_linked(None, Line, to, above).await.map_err(|e| e.to_string())?;
-                    house.connections.directory.publish(id.as_str(), line.clone());
+                    connections(&house).publish(id.as_str(), line.clone());
                     Ok(line.get_cell())
                 }
             }),

@@ -8,8 +8,8 @@
 //! - Epochs only rise. A line of an older epoch was written by an owner that had lost the journal and is skipped;
 //!   when a new epoch begins at a number that is already there, the older epoch's lines from that number on are.
 //! - A blob that is missing, cut or altered does not lose its entry: a note stands in its place, and it is reported.
-//! - The chain goes on from the last record that counts. Whether it holds is checked only if asked for: a record that
-//!   does not follow from those before it is reported, and read all the same.
+//! - The chain goes on from the last record that counts. A record that does not follow from those before it is reported,
+//!   and read all the same; so is a journal without hashes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -87,7 +87,7 @@ pub enum DamageKind {
         /// The number of the record.
         seq: Seq,
     },
-    /// A record has no hash, though one before it has.
+    /// A record has no hash, though one before it has; or it is the first of a journal in which none has.
     NoHash {
         /// The number of the record.
         seq: Seq,
@@ -182,15 +182,6 @@ impl fmt::Display for Damage {
 /// How every record begins.
 const RECORD: &[u8] = b"{\"seq\":";
 
-/// How much of a journal is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// Each line by itself.
-    Lines,
-    /// Also that each follows from the one before it.
-    HashChain,
-}
-
 /// Where a line is in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LineAt {
@@ -266,14 +257,14 @@ impl Scan {
 
     /// As [`Scan::read`], with the entries' blobs.
     pub(crate) fn read_with(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Self> {
-        Self::checked(reader, blobs, Check::Lines, Arc::new)
+        Self::checked(reader, blobs, Arc::new)
     }
 }
 
 impl Scan<LineAt> {
     /// Finds the records that count, and reads none of them: what is wrong with what they say is not known yet.
     pub(crate) fn index(reader: impl BufRead) -> io::Result<Self> {
-        Self::pass(reader, Check::Lines, |sealed, at| {
+        Self::pass(reader, |sealed, at| {
             if at.number == 1
                 && let Err(newer @ BadLine::Newer { .. }) = sealed.decode(&NoBlobs)
             {
@@ -286,13 +277,8 @@ impl Scan<LineAt> {
 
 impl<T> Scan<T> {
     /// Reads every record, and keeps of each what `keep` makes of its entry.
-    pub(crate) fn checked(
-        reader: impl BufRead,
-        blobs: &dyn BlobSource,
-        check: Check,
-        keep: impl Fn(Entry) -> T,
-    ) -> io::Result<Self> {
-        Self::pass(reader, check, |sealed, _| {
+    pub(crate) fn checked(reader: impl BufRead, blobs: &dyn BlobSource, keep: impl Fn(Entry) -> T) -> io::Result<Self> {
+        Self::pass(reader, |sealed, _| {
             let Record { entry, lost, print, .. } = sealed.decode(blobs)?;
             Ok(Scanned { value: keep(entry), lost, print })
         })
@@ -300,7 +286,6 @@ impl<T> Scan<T> {
 
     fn pass(
         mut reader: impl BufRead,
-        check: Check,
         keep: impl Fn(&Sealed<'_>, LineAt) -> Result<Scanned<T>, BadLine>,
     ) -> io::Result<Self> {
         let mut scan = Self::default();
@@ -341,7 +326,7 @@ impl<T> Scan<T> {
             scan.tail_line = number + 1;
             if epoch < scan.epoch {
                 scan.damage.push(damage(DamageKind::Stale { seq, epoch }));
-                let wrong = scan.set_aside(&sealed, check);
+                let wrong = scan.set_aside(&sealed);
                 scan.damage.extend(wrong.map(damage));
                 continue;
             }
@@ -360,12 +345,14 @@ impl<T> Scan<T> {
                 continue;
             }
             let expected = after.saturating_add(skipped).saturating_add(1);
+            let is_after_a_gap = skipped > 0 || seq.0 > expected;
             if seq.0 > expected {
                 let (from, to) = (Seq(after + 1), Seq(seq.0 - 1));
                 scan.damage.push(damage(DamageKind::Missing { from, to }));
             }
             scan.last_seq = seq.0;
-            let wrong = scan.link(&sealed, number, check);
+            // What follows a line that is gone cannot follow from it, which is reported already.
+            let wrong = scan.link(&sealed, number).filter(|_| !is_after_a_gap);
             scan.damage.extend(wrong.map(damage));
             match decoded {
                 Ok(Scanned { value, lost, print }) => {
@@ -382,35 +369,37 @@ impl<T> Scan<T> {
     }
 
     /// Takes a record that counts into the chain and says what is wrong with its place in it.
-    fn link(&mut self, sealed: &Sealed<'_>, line: u64, check: Check) -> Option<DamageKind> {
+    fn link(&mut self, sealed: &Sealed<'_>, line: u64) -> Option<DamageKind> {
         let (seq, before) = (sealed.seq, self.links.head());
-        let wrong = match (sealed.chain, check) {
-            (None, _) if self.chained_from.is_some() => Some(DamageKind::NoHash { seq }),
-            (Some(hash), Check::HashChain) if sealed.follows(&before) != hash => Some(DamageKind::Unlinked { seq }),
-            (None, _) | (Some(_), Check::Lines | Check::HashChain) => None,
+        let follows = sealed.follows(&before);
+        let wrong = match sealed.chain {
+            None => self.chained_from.map(|_| DamageKind::NoHash { seq }),
+            Some(hash) => (hash != follows).then_some(DamageKind::Unlinked { seq }),
         };
         if sealed.chain.is_some() {
             self.chained_from.get_or_insert(line);
         }
-        self.links.push(seq.0, sealed.chain.unwrap_or_else(|| sealed.follows(&before)));
-        match check {
-            Check::Lines => None,
-            Check::HashChain => wrong,
-        }
+        self.links.push(seq.0, sealed.chain.unwrap_or(follows));
+        wrong
     }
 
     /// The same for one that does not count: it follows from some record with the number before its own.
-    fn set_aside(&mut self, sealed: &Sealed<'_>, check: Check) -> Option<DamageKind> {
+    fn set_aside(&mut self, sealed: &Sealed<'_>) -> Option<DamageKind> {
         let seq = sealed.seq;
-        match (sealed.chain, check) {
-            (_, Check::Lines) => None,
-            (None, Check::HashChain) => self.chained_from.map(|_| DamageKind::NoHash { seq }),
-            (Some(hash), Check::HashChain) => {
+        match sealed.chain {
+            None => self.chained_from.map(|_| DamageKind::NoHash { seq }),
+            Some(hash) => {
                 let fits = self.links.before(seq.0).any(|before| sealed.follows(&before) == hash);
                 self.links.put_aside(seq.0, hash);
                 (!fits).then_some(DamageKind::Unlinked { seq })
             }
         }
+    }
+
+    /// What is wrong with a journal in which no record has a hash: it may say anything.
+    pub(crate) fn no_chain(&self) -> Option<Damage> {
+        let (seq, _) = self.entries.first().filter(|_| self.chained_from.is_none())?;
+        Some(Damage { line: 1, offset: 0, kind: DamageKind::NoHash { seq: *seq } })
     }
 
     /// The hash of the last record that counts, which the next one follows.

@@ -121,6 +121,14 @@ pub enum StoreError {
         /// The id that both used.
         entry: EntryId,
     },
+    /// A journal was to begin that is there already.
+    #[error(
+        "session `{session}` has a conversation already, which a new one must not overwrite: take an id that is not in use"
+    )]
+    Begun {
+        /// The session that was to begin.
+        session: SessionId,
+    },
     /// Someone else changed the file.
     #[error("{place} was changed by someone else: it has {found} bytes instead of {expected}; load the session again")]
     Changed {
@@ -168,6 +176,20 @@ pub enum StoreError {
     NotAFolder {
         /// What stands there.
         place: Location,
+    },
+    /// Other users can change what is in it.
+    #[error(
+        "other users can write to {place}, so nobody knows who wrote what its journals say: {}",
+        match .owner {
+            Some(owner) => format!("it belongs to user {owner}; name a folder of your own as data directory"),
+            None => format!("keep them out with `chmod go-w {place}`"),
+        }
+    )]
+    Shared {
+        /// The folder.
+        place: Location,
+        /// The user it belongs to, if that is neither this one nor root.
+        owner: Option<u32>,
     },
     /// The file system takes no changes.
     #[error("{place} is on a read-only file system; choose another data directory")]
@@ -248,9 +270,11 @@ impl StoreError {
             Self::InDoubt { cause } => cause.meaning(),
             Self::Fenced { .. } | Self::Held { .. } | Self::InUse { .. } => (Failure::Fenced, Concerns::Journal),
             Self::Away { .. } => (Failure::Away, Concerns::Journal),
-            Self::DiskFull { .. } | Self::Io { .. } | Self::Unencodable { .. } | Self::Conflict { .. } => {
-                (Failure::Broken, Concerns::Batch)
-            }
+            Self::DiskFull { .. }
+            | Self::Io { .. }
+            | Self::Unencodable { .. }
+            | Self::Conflict { .. }
+            | Self::Begun { .. } => (Failure::Broken, Concerns::Batch),
             Self::Unknown { .. }
             | Self::Closed
             | Self::OnlyLooks
@@ -260,6 +284,7 @@ impl StoreError {
             | Self::Node { .. }
             | Self::Symlink { .. }
             | Self::NotAFolder { .. }
+            | Self::Shared { .. }
             | Self::ReadOnly { .. }
             | Self::Denied { .. }
             | Self::FlushFailed { .. } => (Failure::Broken, Concerns::Journal),

@@ -93,6 +93,9 @@ impl FileStore {
         let (sessions, owners) = (data_dir.sessions(), data_dir.owners());
         folder::ensure_named(&*options.disk, &sessions)?;
         folder::ensure_named(&*options.disk, &owners)?;
+        for folder in [data_dir.path(), &sessions, &owners] {
+            folder::check_private(folder)?;
+        }
         folder::check_writable(&sessions)?;
         let node = options.node.clone().unwrap_or_else(new_node);
         let owners = Owners::open(owners, node, options.disk.clone())?;

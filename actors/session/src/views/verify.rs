@@ -11,7 +11,7 @@ use playhouse_protocol::{EntryBody, Seq, SessionId};
 use crate::format::blob::BlobSource;
 use crate::format::hash_chain::{ChainHash, Links};
 use crate::format::record::BadLine;
-use crate::format::scan::{Check, Damage, DamageKind, Scan};
+use crate::format::scan::{Damage, DamageKind, Scan};
 use crate::store::Records;
 use crate::store::error::StoreError;
 
@@ -63,7 +63,7 @@ impl Verification {
 
     /// Reads a journal and keeps the hashes, and of entries no more than which session they begin.
     pub(crate) fn scan(reader: impl BufRead, blobs: &dyn BlobSource) -> io::Result<Scan<Option<SessionId>>> {
-        Scan::checked(reader, blobs, Check::HashChain, |entry| match entry.body {
+        Scan::checked(reader, blobs, |entry| match entry.body {
             EntryBody::Opened(opened) => Some(opened.session_id.clone()),
             _ => None,
         })

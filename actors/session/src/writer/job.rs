@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use playhouse_protocol::{Batch, Class, CommitReport, Durability, EntryBody, Fate, Refusal, Seq, SessionId, lock};
+use playhouse_protocol::{
+    Batch, Class, CommitReport, Durability, Entry, EntryBody, Fate, Refusal, Seq, SessionId, lock,
+};
 use ractor::{DerivedActorRef, RpcReplyPort};
 
 use super::load::{Load, UnderWay};
@@ -344,6 +346,11 @@ impl Job {
             for Appended { group, seqs } in answers {
                 let Some((append, _)) = appends.get_mut(group).and_then(Option::take) else { continue };
                 match seqs {
+                    Ok(seqs) if !are_numbers_of(&append.batch.entries, &seqs) => {
+                        let (doing, place) = ("use the numbers of", "the store".into());
+                        let reason = format!("it numbered {} entries as {seqs:?}", append.batch.entries.len());
+                        done.failed(append, StoreError::Io { doing, place, reason }.in_doubt(), sessions);
+                    }
                     Ok(seqs) => done.committed(append, seqs),
                     Err(error) => done.failed(append, error, sessions),
                 }
@@ -355,6 +362,14 @@ impl Job {
         };
         let mut groups = groups.into_iter().take_while(|_| !self.journals.is_gone());
         self.journals.keeper(keeper).append_all(&mut groups, &mut answer);
+        if self.journals.is_gone() {
+            return;
+        }
+        // A store that says nothing of a group may have kept it: it is sent again, and known by its ids.
+        for (append, _) in appends.into_iter().flatten() {
+            let (place, reason) = ("the store".into(), "it gave no answer".to_owned());
+            done.failed(append, StoreError::Away { place, reason }, sessions);
+        }
     }
 
     /// Where a session's next batch goes, and under which epoch. One that nobody loaded is taken now.
@@ -371,13 +386,19 @@ impl Job {
             None => None,
         };
         // A journal that begins with this batch is nowhere yet.
-        let begins = append.batch.entries.first().is_some_and(|first| matches!(first.body, EntryBody::Opened(_)));
+        let first = append.batch.entries.first().filter(|first| matches!(first.body, EntryBody::Opened(_)));
+        let begins = first.is_some();
         let keeper = match (empty, append.durability) {
             (None, _) if self.journals.memory.has(session) => Keeper::Memory,
             (None, Durability::None) if !begins && self.journals.store.exists(session)? => Keeper::Store,
             (_, Durability::None) => Keeper::Memory,
             (_, Durability::Flush | Durability::Os) => Keeper::Store,
         };
+        if let (Some(first), None) = (first, empty)
+            && has_begun(self.journals.keeper(keeper), session, first)?
+        {
+            return Err(StoreError::Begun { session: session.clone() });
+        }
         match keeper {
             Keeper::Memory => {
                 // The store in memory knows its own, and there may be very many.
@@ -426,4 +447,26 @@ impl Job {
             }
         }
     }
+}
+
+/// Whether a journal has more than openings, and not this one: a change of session that a crash cut short leaves an
+/// opening, and what was sent before a writer died is sent again.
+fn has_begun(store: &dyn Store, session: &SessionId, first: &Entry) -> Result<bool, StoreError> {
+    if !store.exists(session)? {
+        return Ok(false);
+    }
+    let mut has_more = false;
+    for record in store.read(session, Seq::default())? {
+        let (_, entry) = record?;
+        if entry.id == first.id {
+            return Ok(false);
+        }
+        has_more |= !matches!(entry.body, EntryBody::Opened(_));
+    }
+    Ok(has_more)
+}
+
+/// Whether these can be the numbers of entries: one for each, rising.
+fn are_numbers_of(entries: &[Arc<Entry>], seqs: &[Seq]) -> bool {
+    entries.len() == seqs.len() && seqs.first().is_none_or(|first| first.0 > 0) && seqs.is_sorted_by(|a, b| a < b)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use playhouse_protocol::{AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, Seq, SessionId};
 
-use crate::machine::state::flight::{Deferred, PendingBatch, RunHook, ToolPhase};
+use crate::machine::state::flight::{Deferred, PendingBatch, Rotation, RunHook, ToolPhase};
 use crate::machine::{Effect, InputError, Machine, Timer, events};
 
 impl Machine {
@@ -155,6 +155,23 @@ impl Machine {
         // One that nobody waits for is of a machine before this one.
         let Some(held) = self.flight.pending.iter().find(|held| held.batch.number == failed) else { return };
         let journal = held.session.clone();
+        if let (Fate::NotWritten, 1) = (fate, self.flight.pending.len())
+            && let Some(Rotation::Opening { input_id, .. }) = self.flight.rotation.as_deref()
+        {
+            // The new journal was not begun: the old session goes on.
+            let (input_id, error) = (input_id.clone(), InputError::NotJournaled(error.to_owned()));
+            let items: Vec<Deferred> = self.flight.pending.drain(..).flat_map(|held| held.items).collect();
+            self.flight.rotation = None;
+            self.out.push(Effect::Refuse { input_id, error });
+            for item in items {
+                match item {
+                    Deferred::Entry { .. } => {}
+                    // It waited behind the opening, and for nothing else.
+                    Deferred::Event { .. } | Deferred::Act(_) => self.release(item, &mut [].iter()),
+                }
+            }
+            return;
+        }
         let reason = format!("the journal could not be written: {error}");
         self.flight.items.clear();
         self.flight.entries.clear();

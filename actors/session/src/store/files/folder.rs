@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::SessionId;
@@ -145,6 +145,17 @@ fn check(path: &Path) -> Result<(), StoreError> {
         return Err(StoreError::NotAFolder { place: path.into() });
     }
     Ok(())
+}
+
+/// Fails if users other than this one and root can change what is in a folder: what a journal says is what an agent may
+/// do.
+pub(crate) fn check_private(path: &Path) -> Result<(), StoreError> {
+    let meta = fs::symlink_metadata(path).map_err(|e| StoreError::io("look at", path, &e))?;
+    let owner = Some(meta.uid()).filter(|owner| ![0, rustix::process::geteuid().as_raw()].contains(owner));
+    match owner.is_some() || meta.mode() & 0o022 != 0 {
+        true => Err(StoreError::Shared { place: path.into(), owner }),
+        false => Ok(()),
+    }
 }
 
 /// Whether something is there; a link that leads nowhere counts.

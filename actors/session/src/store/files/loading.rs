@@ -86,7 +86,7 @@ impl FileStore {
         }
         *slot = Some(journal);
         let tail = scan.tail(kept_aside);
-        let damage = scan.damage.into_iter().chain(tail).collect();
+        let damage = scan.no_chain().into_iter().chain(scan.damage).chain(tail).collect();
         Ok(Loaded { entries: scan.entries, epoch, damage })
     }
 

@@ -50,7 +50,7 @@ impl FileRecords {
             epoch: index.epoch,
             torn: index.tail(None),
             newer: index.newer,
-            damage: index.damage,
+            damage: index.no_chain().into_iter().chain(index.damage).collect(),
             left: index.entries.into_iter(),
         })
     }
