@@ -450,7 +450,7 @@ fn left(services: &Services) -> [usize; 5] {
     [
         services.agents.len(),
         services.hub.len(),
-        playhouse::agent::testing::connections(&services).len(),
+        playhouse::agent::testing::connections(services).len(),
         services.connections.roster.len(),
         services.tree.len(),
     ]
