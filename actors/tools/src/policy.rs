@@ -12,6 +12,7 @@ use std::path::Path;
 
 use playhouse_protocol::{GrantScope, Level, PermissionMode, Question, Restrictions, Ruling, Stance, Subject};
 
+pub use crate::programs::level_here;
 pub use live::LiveRules;
 pub use rule::{Rule, RuleError};
 

@@ -1,0 +1,78 @@
+//! What is judged of a command before it runs, through the whole program and with nobody there to ask.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::support::{Desk, Done};
+
+/// A program that leaves a trace where it runs.
+fn plant(program: &Path) {
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::write(program, "#!/bin/sh\necho planted >>\"${0%/*}/../ran\"\n").unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Runs one command line with these arguments and this search path, where nobody can be asked.
+fn run(desk: &Desk, command: &str, args: &[&str], path: Option<&str>) -> Done {
+    let call = json!({"tool_calls": [{"name": "bash", "arguments": {"command": command}}]});
+    let script = desk.script("judged.json", json!([call, {"text": "Done."}]));
+    let all: Vec<&str> = ["run", "--script", &script].into_iter().chain(args.iter().copied()).chain(["go"]).collect();
+    let mut program = desk.command(&all);
+    if let Some(path) = path {
+        program.env("PATH", path);
+    }
+    let output = program.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Done { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+#[test]
+fn f62_options_of_programs_that_only_read_write_nothing_and_run_nothing() {
+    let desk = Desk::new();
+    plant(&desk.work().join("5/ls"));
+    desk.write("-in", "new\n");
+    for command in ["printf -- '12345%n' PATH; ls", "uniq -- -in victim.sh", "uniq -in victim.sh -c"] {
+        desk.write("victim.sh", "old\n");
+        let done = run(&desk, command, &[], None);
+        assert!(done.err.contains("bash did not run"), "{command}: {done:?}");
+        assert!(!desk.work().join("ran").exists(), "{command}: {done:?}");
+        assert_eq!(fs::read_to_string(desk.work().join("victim.sh")).unwrap(), "old\n", "{command}");
+    }
+    for command in ["printf -- '%s\n' x; ls", "uniq -c -- -in", "sort -k 2 victim.sh"] {
+        let done = run(&desk, command, &[], None);
+        assert!(done.err.contains("• bash") && !done.err.contains("did not run"), "{command}: {done:?}");
+    }
+}
+
+#[test]
+fn f62_a_program_beneath_the_working_directory_is_no_known_one() {
+    let desk = Desk::new();
+    let path = std::env::var("PATH").unwrap();
+    let before = |folder: &Path| format!("{}:{path}", folder.display());
+    let (inside, outside) = (desk.work().join("bin"), desk.work().with_file_name("outside"));
+    plant(&inside.join("ls"));
+    fs::create_dir(&outside).unwrap();
+    std::os::unix::fs::symlink(inside.join("ls"), outside.join("ls")).unwrap();
+    let link = desk.work().with_file_name("link");
+    std::os::unix::fs::symlink(&inside, &link).unwrap();
+    for folder in [&inside, &outside, &link] {
+        let done = run(&desk, "ls", &[], Some(&before(folder)));
+        assert!(done.err.contains("bash did not run") && !desk.work().join("ran").exists(), "{folder:?}: {done:?}");
+        let done = run(&desk, "pwd; cat judged.json | ls", &[], Some(&before(folder)));
+        assert!(done.err.contains("bash did not run") && !desk.work().join("ran").exists(), "{folder:?}: {done:?}");
+        // What is not there is found elsewhere.
+        let done = run(&desk, "cat judged.json", &[], Some(&before(folder)));
+        assert!(!done.err.contains("did not run"), "{folder:?}: {done:?}");
+    }
+    // A folder that depends on where one is, is not searched at all.
+    for relative in ["bin", "./bin", "../work/bin"] {
+        let done = run(&desk, "ls", &[], Some(&format!("{relative}::{path}")));
+        assert!(!done.err.contains("did not run") && !desk.work().join("ran").exists(), "{relative}: {done:?}");
+    }
+    plant(&inside.join("bash"));
+    let done = run(&desk, "pwd", &[], Some(&before(&inside)));
+    assert!(done.err.contains("bash did not run") && !desk.work().join("ran").exists(), "{done:?}");
+}
