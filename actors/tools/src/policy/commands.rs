@@ -34,6 +34,14 @@ impl Reach {
         }
     }
 
+    /// Why only a shell can say what it does, if so.
+    pub(super) fn why_unread(&self) -> Option<&str> {
+        match self {
+            Self::Command(Reading::Opaque(opaque)) => Some(&opaque.why),
+            Self::Nothing | Self::Path(_) | Self::Command(Reading::Plain(_)) => None,
+        }
+    }
+
     /// Whether its meaning depends on where one is: in another project the same words are another thing.
     pub(super) fn is_local(&self) -> bool {
         match self {
