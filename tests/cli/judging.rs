@@ -96,3 +96,52 @@ fn strict_refuses_what_it_cannot_read_and_says_dangerous_where_it_might_be() {
     assert!(!done.err.contains("cannot be read") && done.err.contains("bash did not run"), "{done:?}");
     assert!(!desk.work().join("made").exists());
 }
+
+#[test]
+fn a_rule_that_names_no_tool_is_an_error_with_the_nearest_name_in_every_list() {
+    let desk = Desk::new();
+    let script = desk.script("said.json", json!([{"text": "Done."}]));
+    let config = desk.work().with_file_name("config.toml");
+    let path = config.to_str().unwrap();
+    for list in ["allow", "ask", "forbid"] {
+        for (rule, words) in [
+            ("bsh", ["there is no tool `bsh`", "did you mean `bash`?"]),
+            ("bsh(touch *)", ["there is no tool `bsh`", "did you mean `bash`?"]),
+            ("wirte_file(src/**)", ["there is no tool `wirte_file`", "did you mean `write_file`?"]),
+            ("WebFetch", ["there is no tool `WebFetch`", "the tools are"]),
+        ] {
+            fs::write(&config, format!("[permissions]\n{list} = [\"bash(ls)\", \"{rule}\"]\n")).unwrap();
+            let done = desk.run(&["run", "--config", path, "--script", &script, "go"]);
+            done.refused(&[words[0], words[1], "config.toml:2", &format!("permissions.{list}")]);
+            let doctor = desk.run(&["doctor", "--config", path]);
+            assert!(doctor.code == Some(1) && doctor.out.contains(words[0]), "{doctor:?}");
+        }
+        fs::write(&config, format!("[permissions]\n{list} = [\"Bash(touch:*)\", \"git__log\", \"Task\"]\n")).unwrap();
+        desk.run(&["run", "--config", path, "--script", &script, "go"]).said("Done.\n");
+    }
+    // What is wrong is told where it stands.
+    fs::write(&config, "[permissions]\nforbid = [\"bsh\"]\n").unwrap();
+    desk.write("playhouse.toml", "[permissions]\nforbid = [\"bash(ls)\"]\n");
+    desk.run(&["run", "--config", path, "--script", &script, "go"]).refused(&["config.toml:2", "`bsh`"]);
+    fs::write(&config, "").unwrap();
+    desk.write("playhouse.toml", "[permissions]\nforbid = [\"bsh\"]\n");
+    desk.run(&["run", "--config", path, "--script", &script, "go"]).refused(&["playhouse.toml:2", "`bsh`"]);
+    fs::remove_file(desk.work().join("playhouse.toml")).unwrap();
+    let mut program = desk.command(&["run", "--config", path, "--script", &script, "go"]);
+    let done = program.env("PLAYHOUSE_PERMISSIONS_ASK", "bsh").output().unwrap();
+    assert!(
+        !done.status.success() && String::from_utf8_lossy(&done.stderr).contains("did you mean `bash`?"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn a_rule_in_claude_codes_words_holds() {
+    let desk = Desk::new();
+    for rule in ["Bash(touch *)", "bash(touch:*)", "Bash(touch:*)"] {
+        desk.write("playhouse.toml", &format!("[permissions]\nforbid = [\"{rule}\"]\n"));
+        let done = run(&desk, "touch made", &["--permission", "yolo"], None);
+        assert!(done.err.contains(&format!("is forbidden here by the rule `{rule}`")), "{rule}: {done:?}");
+        assert!(!desk.work().join("made").exists(), "{rule}");
+    }
+}
