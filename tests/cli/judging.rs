@@ -145,3 +145,55 @@ fn a_rule_in_claude_codes_words_holds() {
         assert!(!desk.work().join("made").exists(), "{rule}");
     }
 }
+
+#[test]
+fn a_forbidden_program_is_known_by_its_file_under_any_name() {
+    let desk = Desk::new();
+    let bin = desk.work().with_file_name("bin");
+    fs::create_dir(&bin).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let touch = std::env::split_paths(&path).map(|folder| folder.join("touch")).find(|file| file.is_file()).unwrap();
+    for name in ["link", "-in", "env-link"] {
+        let to = if name == "env-link" { touch.with_file_name("env") } else { touch.clone() };
+        std::os::unix::fs::symlink(to, desk.work().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(desk.work().join("link"), bin.join("linked")).unwrap();
+    fs::copy(&touch, desk.work().join("copy")).unwrap();
+    fs::hard_link(desk.work().join("copy"), desk.work().join("hard")).unwrap();
+    fs::copy(&touch, bin.join("copied")).unwrap();
+    let forbid = |rules: &str| drop(desk.write("playhouse.toml", &format!("[permissions]\nforbid = [{rules}]\n")));
+    let whole = touch.to_str().unwrap().to_owned();
+    for (rule, command) in [
+        ("bash(touch *)", "touch made"),
+        ("bash(touch *)", "./link made"),
+        ("bash(touch *)", "./copy made"),
+        ("bash(touch *)", "./hard made"),
+        ("bash(touch *)", "./-in made"),
+        ("bash(touch *)", "linked made"),
+        ("bash(touch *)", "copied made"),
+        ("bash(touch made)", "./copy made"),
+        ("bash(touch *)", "ls; ./copy made"),
+        ("bash(touch *)", "env ./copy made"),
+        ("bash(touch *)", "./env-link touch made"),
+        ("bash(touch *)", "echo $HOME; ./copy made"),
+        (&format!("bash({whole} *)"), "touch made"),
+        (&format!("bash({whole} *)"), "./copy made"),
+    ] {
+        forbid(&format!("\"{rule}\""));
+        let done = run(&desk, command, &["--permission", "yolo"], Some(&path));
+        let told = format!("is forbidden here by the rule `{rule}`");
+        assert!(done.err.contains(&told) && !desk.work().join("made").exists(), "{rule}, {command}: {done:?}");
+    }
+    // What is made by the line itself cannot be compared yet: that is a question.
+    for command in [format!("cp {whole} new && ./new made"), format!("ln -sf {whole} copy; ./copy made")] {
+        let done = run(&desk, &command, &["--permission", "yolo"], Some(&path));
+        assert!(done.err.contains("bash did not run") && !desk.work().join("made").exists(), "{command}: {done:?}");
+    }
+    // Others are not taken for it.
+    forbid("\"bash(touch other)\", \"bash(mkdir *)\"");
+    for command in ["./copy made", "ls && ls -la", "true"] {
+        let done = run(&desk, command, &["--permission", "yolo"], Some(&path));
+        assert!(!done.err.contains("did not run"), "{command}: {done:?}");
+    }
+    assert!(desk.work().join("made").exists());
+}

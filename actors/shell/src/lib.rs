@@ -147,6 +147,11 @@ pub fn grant(line: &Line) -> Option<Vec<String>> {
     Some(patterns)
 }
 
+/// These commands, and every command that can be read inside of them.
+pub fn seen_in(argvs: &[Vec<String>]) -> Vec<Vec<String>> {
+    seen::of_argvs(argvs.iter().map(Vec::as_slice))
+}
+
 impl Reading {
     /// Every command that could be read, those inside of wrappers too: what rules that refuse are held against.
     pub fn seen(&self) -> Vec<Vec<String>> {

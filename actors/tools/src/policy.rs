@@ -1,4 +1,5 @@
-//! Who may do what: rules, modes and the yes of a person, weighed for one call. Pure.
+//! Who may do what: rules, modes and the yes of a person, weighed for one call. Changes nothing; of files
+//! it only looks which one a program's name means.
 //!
 //! From strong to weak: a `forbid` rule, a yes for the session, an `ask` rule, an `allow` rule, the mode. A rule is the
 //! name of a tool, or a name with what it may be used on: `bash(git status)`, `bash(cargo test *)`,
@@ -133,7 +134,7 @@ fn mode_says(mode: PermissionMode) -> std::borrow::Cow<'static, str> {
 
 /// What to ask, and for how long a yes can hold: what is dangerous, or another thing in another project, no longer than
 /// the session, what cannot be read only once.
-fn question(facts: &Facts<'_>, reach: &Reach, longest: GrantScope, why: &str) -> Question {
+fn question(facts: &Facts<'_>, reach: &Reach<'_>, longest: GrantScope, why: &str) -> Question {
     let wants = facts.wants.map_or_else(|| format!("use `{}`", facts.tool), str::to_owned);
     // A rule that does not say what was asked would allow something else, or nothing.
     let says_it = |rules: &Vec<String>| {

@@ -114,7 +114,7 @@ impl Rule {
     }
 
     /// Whether any part of the call is what this rule speaks of.
-    pub(super) fn touches(&self, tool: &str, reach: &Reach) -> bool {
+    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> bool {
         self.is_about(tool)
             && match (&self.on, reach) {
                 (On::Anything, _) => true,
@@ -124,14 +124,14 @@ impl Rule {
                 }
                 (On::This { commands, .. }, Reach::Command(line)) => {
                     let seen = line.seen();
-                    commands.iter().any(|pattern| seen.iter().any(|argv| pattern.matches(argv)))
+                    commands.iter().any(|pattern| seen.iter().any(|argv| line.is_meant(pattern, argv)))
                 }
                 (On::This { .. }, Reach::Nothing | Reach::Path(None)) => false,
             }
     }
 
     /// The first of these rules that has a part in covering the whole call; `None` if something of it is not covered.
-    pub(super) fn covering<'a>(rules: &'a [Self], tool: &str, reach: &Reach) -> Option<&'a Self> {
+    pub(super) fn covering<'a>(rules: &'a [Self], tool: &str, reach: &Reach<'_>) -> Option<&'a Self> {
         let mut rules = rules.iter().filter(|rule| rule.is_about(tool));
         if let Some(all) = rules.clone().find(|rule| matches!(rule.on, On::Anything)) {
             return Some(all);
@@ -147,7 +147,7 @@ impl Rule {
                     On::This { commands, .. } => commands.iter().any(|pattern| pattern.matches(argv)),
                     On::Anything => false,
                 };
-                let Reading::Plain(line) = line else { return None };
+                let Reading::Plain(line) = &line.reading else { return None };
                 let mut first = None;
                 for command in line.commands() {
                     let rule = rules.clone().find(|rule| covers(&command.argv, rule))?;
