@@ -21,6 +21,7 @@ fn config(folder: &Path, flags: &[(&'static str, &str)]) -> Config {
         file: Some(folder.join("config.toml")),
         project: Some(folder.join("work")),
         flags: flags.iter().map(|(name, value)| (*name, (*value).into())).collect(),
+        tools: Vec::new(),
     };
     Config::load(&sources).unwrap()
 }

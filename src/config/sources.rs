@@ -6,6 +6,7 @@ pub(crate) mod file;
 mod named_sections;
 pub(crate) mod nearest;
 pub(crate) mod paths;
+mod rule_names;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use environment::Variables;
 use expand::Reading;
 use file::{Source, Whose};
 use paths::{Candidate, Platform};
+use rule_names::RuleNames;
 
 /// The flag that names one script.
 const SCRIPT: &str = "--script";
@@ -39,6 +41,8 @@ pub struct Sources {
     pub project: Option<PathBuf>,
     /// Flags, with what they were given.
     pub flags: Vec<(&'static str, OsString)>,
+    /// Tools of the program's own that rules may name, beside those that are built in.
+    pub tools: Vec<String>,
 }
 
 impl Sources {
@@ -51,6 +55,7 @@ impl Sources {
             file: None,
             project: None,
             flags: Vec::new(),
+            tools: Vec::new(),
         }
     }
 
@@ -101,6 +106,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
     let mut problems = Vec::new();
     let mut config = Config::default();
     let Sources { variables, folder, .. } = sources;
+    let mut rule_names = RuleNames::new(&sources.tools);
     config.data_dir.value = sources.platform.data_dir(variables);
     borrow_base_urls(&mut config, variables, &mut problems);
     config.confinement.hidden = sources.rules_of_tools();
@@ -108,11 +114,14 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
     let user = noted(sources.user_file(), &mut problems);
     if let Some(source) = &user {
         file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);
+        rule_names.check(&config, &mut problems);
     }
     if let Some(source) = noted(sources.project_file(user.as_ref()), &mut problems) {
         file::lay_over(&mut config, &source, Whose::Project, &mut problems);
+        rule_names.check(&config, &mut problems);
     }
     environment::lay_over(&mut config, variables, folder.as_deref(), &mut problems);
+    rule_names.check(&config, &mut problems);
     for (name, value) in &sources.flags {
         match keys().iter().find(|key| key.flags().iter().any(|flag| flag.name == *name)) {
             Some(key) => {
@@ -195,7 +204,15 @@ mod tests {
     fn a_flag_that_sets_nothing_is_a_mistake() {
         let variables = Variables::default();
         let flags = vec![("--colour", OsString::from("x"))];
-        let sources = Sources { variables, platform: Platform::Xdg, folder: None, file: None, project: None, flags };
+        let sources = Sources {
+            variables,
+            platform: Platform::Xdg,
+            folder: None,
+            file: None,
+            project: None,
+            flags,
+            tools: Vec::new(),
+        };
         assert_eq!(load(&sources), Err(Problems(vec![Problem::UnknownFlag { name: "--colour" }])));
     }
 

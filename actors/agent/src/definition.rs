@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{Access, EffectClass, Level, ToolCallId, ToolDefinition, ToolError, ToolResult};
 use playhouse_provider::StreamProvider;
-use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy};
+use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy, level_here};
 use playhouse_tools::{ToolSet, Vetted};
 use serde_json::Value;
 
@@ -131,6 +131,7 @@ impl Catalog for Toolbox {
             Vetted::Blocked { stage, reason } => return Vetting::Blocked { stage, reason },
             Vetted::Ready { effect, ask, level, subject, .. } => (effect, ask, level, subject),
         };
+        let level = level_here(level, &subject, authority.cwd);
         if level == Level::Forbidden {
             let reason = format!("`{name}` refuses these arguments: they could do great harm; do it in a safer way");
             return Vetting::Blocked { stage: BlockStage::Safety, reason };

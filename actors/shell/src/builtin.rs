@@ -1,6 +1,7 @@
 //! What the shell does itself, and which of it a plain line may have.
 
 use crate::lex::{NotPlain, Simple};
+use crate::name::is_option;
 
 /// Done by the shell, and harmless: they run nothing and change nothing that a later command depends on, but for the
 /// working directory.
@@ -93,13 +94,7 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), NotPlain> {
                 return Err(NotPlain::Builtin(format!("{name} -v")));
             }
             "[" if words.clone().next_back() != Some("]") => return Err(NotPlain::Name(name.to_owned())),
-            "printf" if words.clone().next().is_some_and(|word| word.starts_with("-v")) => {
-                return Err(NotPlain::Builtin("printf -v".to_owned()));
-            }
-            // `%n` sets a variable, `PATH` for one: only what is known to print is let through.
-            "printf" if !words.clone().next().is_none_or(only_prints) => {
-                return Err(NotPlain::Builtin("printf with a format that can do more than print".to_owned()));
-            }
+            "printf" => check_printf(words.clone())?,
             _ if is_elsewhere && is_relative(name) => {
                 return Err(NotPlain::Misplaced(name.to_owned()));
             }
@@ -107,6 +102,21 @@ pub(super) fn check(simples: &[Simple]) -> Result<(), NotPlain> {
         }
     }
     Ok(())
+}
+
+/// Whether `printf` only prints, its words taken as bash does: one `--` may stand before the format, and nothing else
+/// that begins with a dash, but for a dash alone.
+fn check_printf<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<(), NotPlain> {
+    let format = match words.next() {
+        Some("--") => words.next(),
+        Some(option) if is_option(option) => return Err(NotPlain::Builtin("printf with an option".to_owned())),
+        format => format,
+    };
+    // `%n` sets a variable, `PATH` for one: only what is known to print is let through.
+    if format.is_none_or(only_prints) {
+        return Ok(());
+    }
+    Err(NotPlain::Builtin("printf with a format that can do more than print".to_owned()))
 }
 
 /// Whether every directive of a format prints something.

@@ -16,8 +16,10 @@ mod git;
 mod level;
 mod lex;
 mod name;
+mod options;
 mod pattern;
 mod quote;
+mod readers;
 mod rough;
 mod seen;
 mod tree;
@@ -32,6 +34,7 @@ pub use quote::quote;
 pub use wraps::wraps;
 
 use lex::NotPlain;
+use playhouse_protocol::Level;
 
 /// The longest text that is read as a plain line, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
@@ -98,13 +101,19 @@ pub struct Opaque {
     /// The commands that could be read anywhere inside: in substitutions, bodies, wrappers and scripts within
     /// strings. A best effort, good enough to refuse a command by and never to allow one.
     pub seen: Vec<Vec<String>>,
+    /// How much it can do, as far as can be told: [`Level::Dangerous`] where it might be, else [`Level::Execute`].
+    pub level: Level,
 }
 
 /// Reads a command line.
 pub fn read(command: &str) -> Reading {
     match plain(command) {
         Ok(line) => Reading::Plain(line),
-        Err(why) => Reading::Opaque(Opaque { why: spelled_out(&why.to_string()), seen: seen::of_text(command) }),
+        Err(why) => {
+            let (seen, doubt) = seen::of_text(command);
+            let level = level::of_opaque(&seen, doubt);
+            Reading::Opaque(Opaque { why: spelled_out(&why.to_string()), seen, level })
+        }
     }
 }
 
@@ -136,6 +145,11 @@ pub fn grant(line: &Line) -> Option<Vec<String>> {
         }
     }
     Some(patterns)
+}
+
+/// These commands, and every command that can be read inside of them.
+pub fn seen_in(argvs: &[Vec<String>]) -> Vec<Vec<String>> {
+    seen::of_argvs(argvs.iter().map(Vec::as_slice))
 }
 
 impl Reading {

@@ -90,6 +90,14 @@ impl Pattern {
         if words.is_empty() && tail == Tail::Nothing { Err(PatternError::Empty) } else { Ok(Self { words, tail }) }
     }
 
+    /// The one program that it speaks of; `None` if it speaks of several.
+    pub fn program(&self) -> Option<&str> {
+        match self.words.first()?.0.as_slice() {
+            [whole] => Some(whole),
+            _ => None,
+        }
+    }
+
     /// Whether a command is one that this speaks of.
     pub fn matches(&self, argv: &[String]) -> bool {
         let is_length = match self.tail {

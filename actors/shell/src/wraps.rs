@@ -254,7 +254,7 @@ pub fn wraps(argv: &[String]) -> bool {
         || PREFIXES.contains(&name)
         || OTHERS.contains(&name)
         || OTHERS.contains(&whole.as_str())
-        || LANGUAGES.iter().any(|language| name.starts_with(language))
+        || is_language(name)
         || name.starts_with("qemu-")
         // The loader runs the program it is given.
         || name.starts_with("ld-linux")
@@ -279,6 +279,11 @@ pub fn wraps(argv: &[String]) -> bool {
         }
         _ => by_argument(name, args),
     }
+}
+
+/// Whether a program, by its plain name, runs a language.
+pub(super) fn is_language(name: &str) -> bool {
+    LANGUAGES.iter().any(|language| name.starts_with(language))
 }
 
 fn by_argument(name: &str, args: &[String]) -> bool {

@@ -14,6 +14,7 @@ mod files;
 mod output;
 pub mod policy;
 mod process;
+mod programs;
 mod run;
 mod runtime;
 pub mod sandbox;

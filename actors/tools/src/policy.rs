@@ -1,4 +1,5 @@
-//! Who may do what: rules, modes and the yes of a person, weighed for one call. Pure.
+//! Who may do what: rules, modes and the yes of a person, weighed for one call. Changes nothing; of files
+//! it only looks which one a program's name means.
 //!
 //! From strong to weak: a `forbid` rule, a yes for the session, an `ask` rule, an `allow` rule, the mode. A rule is the
 //! name of a tool, or a name with what it may be used on: `bash(git status)`, `bash(cargo test *)`,
@@ -12,6 +13,7 @@ use std::path::Path;
 
 use playhouse_protocol::{GrantScope, Level, PermissionMode, Question, Restrictions, Ruling, Stance, Subject};
 
+pub use crate::programs::level_here;
 pub use live::LiveRules;
 pub use rule::{Rule, RuleError};
 
@@ -98,6 +100,17 @@ impl Rules {
             return Ruling::Allow { by: format!("rule {rule}").into() };
         }
         match mode.stance(facts.level) {
+            Stance::Run | Stance::Ask
+                if mode == PermissionMode::Strict
+                    && let Some(why) = reach.why_unread() =>
+            {
+                Ruling::Forbid {
+                    reason: format!(
+                        "in the mode `strict` a command that cannot be read is refused ({why}); write simple commands of \
+                         literal words, or use another tool"
+                    ),
+                }
+            }
             Stance::Run if !may_hide => Ruling::Allow { by: mode_says(mode) },
             Stance::Run | Stance::Ask => Ruling::Ask(question(facts, &reach, GrantScope::Always, "")),
             Stance::Refuse => Ruling::Forbid {
@@ -121,7 +134,7 @@ fn mode_says(mode: PermissionMode) -> std::borrow::Cow<'static, str> {
 
 /// What to ask, and for how long a yes can hold: what is dangerous, or another thing in another project, no longer than
 /// the session, what cannot be read only once.
-fn question(facts: &Facts<'_>, reach: &Reach, longest: GrantScope, why: &str) -> Question {
+fn question(facts: &Facts<'_>, reach: &Reach<'_>, longest: GrantScope, why: &str) -> Question {
     let wants = facts.wants.map_or_else(|| format!("use `{}`", facts.tool), str::to_owned);
     // A rule that does not say what was asked would allow something else, or nothing.
     let says_it = |rules: &Vec<String>| {

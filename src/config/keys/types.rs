@@ -67,7 +67,7 @@ pub(crate) const TOOL_NAMES: Codec<Vec<String>> = Codec {
         let mut chosen: Vec<String> = Vec::new();
         for name in names {
             if !TOOLS.contains(&name.as_str()) {
-                return Err(Bad::Because(no_tool(&name)));
+                return Err(Bad::Because(no_tool(&name, &[])));
             }
             if !chosen.contains(&name) {
                 chosen.push(name);
@@ -310,8 +310,9 @@ fn small(given: Given, least: u32) -> Result<u32, Bad> {
     u32::try_from(number).map_err(|_| Bad::NotThis)
 }
 
-fn no_tool(name: &str) -> String {
-    let near = nearest(name, TOOLS.map(|tool| (tool, tool)));
+/// That there is no such tool, and which was meant: one that is built in, or another of these.
+pub(crate) fn no_tool(name: &str, own: &[String]) -> String {
+    let near = nearest(name, TOOLS.into_iter().chain(own.iter().map(String::as_str)).map(|tool| (tool, tool)));
     let hint = near.map(|near| format!(" (did you mean `{}`?)", near.candidate)).unwrap_or_default();
     let name: String = name.chars().take(80).collect();
     format!("there is no tool `{name}`{hint}; the tools are: {}", TOOLS.join(", "))

@@ -3,7 +3,6 @@
 //! Nothing that a command starts survives the call: when bash has ended, what still holds its output gets
 //! 200 ms to finish writing, then everything is killed, background jobs and daemons included.
 
-use std::ffi::{OsStr, OsString};
 use std::future::{pending, ready};
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use crate::output;
 use crate::output::spool::{Fits, Spool, Whole};
 use crate::process::mark::Mark;
 use crate::process::{Process, quiet};
+use crate::programs::search_path;
 use crate::sandbox::Exceeded;
 use crate::secrets::secrets_here;
 use crate::summary::CallSummary;
@@ -61,9 +61,6 @@ const DIRECT: &str = concat!(
     r#"case $1 in */*) ;; *) type -P -- "$1" >/dev/null || "#,
     r#"{ printf 'bash: line 1: %s: command not found\n' "$1" >&2; exit 127; };; esac; exec -- "$@""#
 );
-
-/// Where programs are looked for when the environment does not say.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Runs a command line in the working directory; its output is cut and kept.
 #[derive(Clone, Debug)]
@@ -139,7 +136,7 @@ impl Tool for Bash {
         }
         match shell::read(command) {
             Reading::Plain(line) => line.commands().iter().map(shell::level).max().unwrap_or(Level::Execute),
-            Reading::Opaque(_) => Level::Execute,
+            Reading::Opaque(opaque) => opaque.level,
         }
     }
 
@@ -208,21 +205,12 @@ fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
             shell.arg(limited(mark, &line.script()));
         }
     }
-    shell.env("PATH", absolute(&std::env::var_os("PATH").unwrap_or_default()));
+    shell.env("PATH", search_path());
 }
 
 /// A script that first sets the limit that marks what it starts and those that bind it.
 fn limited(mark: &Mark, script: &str) -> String {
     format!("{{ ulimit -S -x {}; ulimit {}; }} 2>/dev/null; :; {script}", mark.tag(), mark.limits())
-}
-
-/// A search path without the folders that depend on where one is: a name must not mean what lies there.
-fn absolute(path: &OsStr) -> OsString {
-    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    match std::env::join_paths(folders) {
-        Ok(path) if !path.is_empty() => path,
-        _ => DEFAULT_PATH.into(),
-    }
 }
 
 /// One stream of the process, read until its end.
@@ -424,12 +412,6 @@ mod tests {
         {
             assert!(!denied(good), "{good}");
         }
-    }
-
-    #[test]
-    fn f46_programs_are_not_looked_for_where_one_happens_to_be() {
-        assert_eq!(absolute(OsStr::new("/a::bin:.:/b:../c:")), "/a:/b");
-        assert_eq!(absolute(OsStr::new(".:")), DEFAULT_PATH);
     }
 
     #[test]

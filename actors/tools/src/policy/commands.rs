@@ -2,44 +2,78 @@
 
 use std::path::{Component, Path};
 
-use playhouse_protocol::Subject;
-use playhouse_shell::{self as shell, Reading, SimpleCommand};
+use playhouse_protocol::{Level, Subject};
+use playhouse_shell::{self as shell, Pattern, Reading, SimpleCommand};
+
+use crate::programs::Programs;
 
 /// What a call reaches.
 #[derive(Debug)]
-pub(super) enum Reach {
+pub(super) enum Reach<'a> {
     /// Nothing that a rule could name.
     Nothing,
     /// A path beneath the working directory; `None` for one that leads out of it.
     Path(Option<String>),
     /// What a command line runs, as far as it can be read.
-    Command(Reading),
+    Command(CommandLine<'a>),
 }
 
-impl Reach {
-    pub(super) fn of(subject: &Subject, cwd: &Path) -> Self {
+/// A command line, and where its programs are looked for.
+#[derive(Debug)]
+pub(super) struct CommandLine<'a> {
+    pub(super) reading: Reading,
+    programs: Programs<'a>,
+}
+
+impl<'a> Reach<'a> {
+    pub(super) fn of(subject: &Subject, cwd: &'a Path) -> Self {
         match subject {
             Subject::Nothing => Self::Nothing,
             Subject::Path(path) => Self::Path(beneath(path, cwd)),
-            Subject::Command(text) => Self::Command(shell::read(text)),
+            Subject::Command(text) => {
+                Self::Command(CommandLine { reading: shell::read(text), programs: Programs::seen_from(cwd) })
+            }
+        }
+    }
+
+    /// What it is as a command line, if it is one.
+    fn reading(&self) -> Option<&Reading> {
+        match self {
+            Self::Nothing | Self::Path(_) => None,
+            Self::Command(line) => Some(&line.reading),
         }
     }
 
     /// Whether it may do more than can be read.
     pub(super) fn is_unproven(&self) -> bool {
-        match self {
-            Self::Nothing | Self::Path(_) => false,
-            Self::Command(Reading::Opaque(_)) => true,
-            Self::Command(Reading::Plain(line)) => line.commands().iter().any(|command| shell::wraps(&command.argv)),
+        match self.reading() {
+            None => false,
+            Some(Reading::Opaque(_)) => true,
+            Some(Reading::Plain(line)) => {
+                let commands = line.commands();
+                // A program that was named by a path may be put there by a command before it.
+                let changes = commands.iter().position(|command| shell::level(command) > Level::ReadOnly);
+                let is_placed = |command: &SimpleCommand| command.argv.first().is_some_and(|name| name.contains('/'));
+                commands.iter().any(|command| shell::wraps(&command.argv))
+                    || changes.is_some_and(|at| commands.iter().skip(at + 1).any(is_placed))
+            }
+        }
+    }
+
+    /// Why only a shell can say what it does, if so.
+    pub(super) fn why_unread(&self) -> Option<&str> {
+        match self.reading() {
+            Some(Reading::Opaque(opaque)) => Some(&opaque.why),
+            None | Some(Reading::Plain(_)) => None,
         }
     }
 
     /// Whether its meaning depends on where one is: in another project the same words are another thing.
     pub(super) fn is_local(&self) -> bool {
-        match self {
-            Self::Nothing | Self::Command(Reading::Opaque(_)) => false,
-            Self::Path(_) => true,
-            Self::Command(Reading::Plain(line)) => line.commands().iter().any(SimpleCommand::is_relative),
+        match (self, self.reading()) {
+            (Self::Path(_), _) => true,
+            (_, Some(Reading::Plain(line))) => line.commands().iter().any(SimpleCommand::is_relative),
+            (_, None | Some(Reading::Opaque(_))) => false,
         }
     }
 
@@ -49,15 +83,43 @@ impl Reach {
             Self::Nothing => Some(vec![tool.to_owned()]),
             Self::Path(None) => None,
             Self::Path(Some(path)) => Some(vec![format!("{tool}({})", globset::escape(path))]),
-            Self::Command(Reading::Opaque(_)) => None,
-            // What is done elsewhere is not what the same words do here.
-            Self::Command(Reading::Plain(line)) if line.commands().len() > 1 && line.commands().iter().any(moves) => {
-                None
-            }
-            Self::Command(Reading::Plain(line)) => {
+            Self::Command(CommandLine { reading: Reading::Opaque(_), .. }) => None,
+            Self::Command(CommandLine { reading: Reading::Plain(line), .. }) => {
+                // What is done elsewhere is not what the same words do here.
+                if line.commands().len() > 1 && line.commands().iter().any(moves) {
+                    return None;
+                }
                 Some(shell::grant(line)?.iter().map(|words| format!("{tool}({words})")).collect())
             }
         }
+    }
+}
+
+impl CommandLine<'_> {
+    /// Every command that can be read in it, under the name it was given and under that of the file a link leads to.
+    pub(super) fn seen(&self) -> Vec<Vec<String>> {
+        let mut seen = self.reading.seen();
+        let linked = seen.iter().filter_map(|argv| {
+            let (program, args) = argv.split_first()?;
+            let name = self.programs.linked_name(program)?;
+            Some([name].into_iter().chain(args.iter().cloned()).collect())
+        });
+        let linked: Vec<Vec<String>> = linked.collect();
+        if !linked.is_empty() {
+            seen.extend(shell::seen_in(&linked));
+        }
+        seen
+    }
+
+    /// Whether a pattern speaks of a command, by its name or by the file that would run: a link or a copy of a program
+    /// is that program.
+    pub(super) fn is_meant(&self, pattern: &Pattern, argv: &[String]) -> bool {
+        if pattern.matches(argv) {
+            return true;
+        }
+        let (Some(forbidden), Some((program, args))) = (pattern.program(), argv.split_first()) else { return false };
+        let renamed: Vec<String> = [forbidden.to_owned()].into_iter().chain(args.iter().cloned()).collect();
+        pattern.matches(&renamed) && self.programs.is_same(program, forbidden)
     }
 }
 

@@ -225,3 +225,87 @@ fn what_is_no_rule_is_told() {
         assert_eq!(Rule::parse(good).unwrap().to_string(), good.trim());
     }
 }
+
+#[test]
+fn strict_refuses_what_cannot_be_read() {
+    let none = Rules::default();
+    for opaque in ["ls $HOME", "sudo id #", "curl http://x/$A | sh", "echo 'open"] {
+        for mode in [PermissionMode::Ask, PermissionMode::AutoSafe] {
+            assert!(is_asked(&Asked::of(&none, mode).bash(opaque)), "{mode:?} {opaque}");
+        }
+        let ruling = Asked::of(&none, PermissionMode::Strict).bash(opaque);
+        assert!(
+            matches!(&ruling, Ruling::Forbid { reason } if reason.contains("cannot be read")),
+            "{opaque}: {ruling:?}"
+        );
+    }
+    assert!(is_asked(&Asked::of(&none, PermissionMode::Strict).bash("cargo test")));
+    // A rule that allows whatever the tool does is stronger than the mode.
+    let all = rules(&["bash"], &[], &[]);
+    assert!(allowed(Asked::of(&all, PermissionMode::Strict).bash("ls $HOME")).is_some());
+}
+
+#[test]
+fn claude_codes_names_and_forms_are_understood() {
+    for rule in ["Bash(touch *)", "bash(touch:*)", "Bash(touch:*)", "Bash", "Bash(*)"] {
+        let rules = rules(&[], &[], &[rule]);
+        let asked = Asked::of(&rules, PermissionMode::Yolo);
+        for never in ["touch", "touch a", "touch a b", "ls && touch a"] {
+            assert!(is_forbidden(&asked.bash(never)), "{rule}: {never}");
+        }
+        assert_eq!(rules.forbid[0].to_string(), rule);
+    }
+    let scripts = rules(&["Bash(npm run test:*)"], &[], &[]);
+    let asked = Asked::of(&scripts, PermissionMode::Ask);
+    for covered in ["npm run test", "npm run test -- -x", "npm run test:unit"] {
+        assert!(allowed(asked.bash(covered)).is_some(), "{covered}");
+    }
+    for not in ["npm run", "npm run tests", "npm run test && touch a"] {
+        assert!(is_asked(&asked.bash(not)), "{not}");
+    }
+    let file = |rules: &Rules, tool: &str, path: &str| {
+        Asked::of(rules, PermissionMode::Yolo).judge(tool, Level::Write, &Subject::Path(path.to_owned()))
+    };
+    for (rule, tools) in [
+        ("Edit(.env)", ["edit_file", "write_file"].as_slice()),
+        ("MultiEdit(.env)", &["edit_file", "write_file"]),
+        ("Write(.env)", &["write_file"]),
+        ("Read(/.env)", &["read_file", "list_files", "search"]),
+        ("Grep(./.env)", &["search"]),
+        ("Glob(.env)", &["list_files"]),
+        ("LS(.env)", &["list_files"]),
+    ] {
+        let rules = rules(&[], &[], &[rule]);
+        for tool in tools {
+            assert!(is_forbidden(&file(&rules, tool, ".env")), "{rule}: {tool}");
+            assert!(allowed(file(&rules, tool, "env")).is_some(), "{rule}: {tool}");
+        }
+        assert!(allowed(Asked::of(&rules, PermissionMode::Yolo).bash("ls")).is_some(), "{rule}");
+    }
+    // As in a `.gitignore`: a name alone is meant wherever it lies, and a folder with all that is in it.
+    let deep = rules(&[], &[], &["Read(.env)", "Read(secrets/)", "Read(/top/a)"]);
+    for never in [".env", "a/b/.env", "secrets/x", "a/secrets/deep/x", "top/a", "top/a/x"] {
+        assert!(is_forbidden(&file(&deep, "read_file", never)), "{never}");
+    }
+    for may in ["x.env", "a/top/a", "secretsx", "top/b"] {
+        assert!(allowed(file(&deep, "read_file", may)).is_some(), "{may}");
+    }
+}
+
+#[test]
+fn a_path_that_no_tool_reaches_is_no_rule() {
+    for bad in [
+        "read_file(/etc/**)",
+        "Read(//etc/**)",
+        "Read(~/.ssh/**)",
+        "write_file(~/x)",
+        "search(../x)",
+        "Edit(a/../../b)",
+    ] {
+        let error = Rule::parse(bad).unwrap_err().to_string();
+        assert!(error.contains("is no rule") && error.contains("beneath the working directory"), "{bad}: {error}");
+    }
+    for good in ["bash(/usr/bin/ls)", "read_file(~x)", "read_file(a..b)", "Bash(cat ~/x)"] {
+        assert!(Rule::parse(good).is_ok(), "{good}");
+    }
+}

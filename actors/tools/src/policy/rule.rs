@@ -3,26 +3,53 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
-use playhouse_shell::{Pattern, Reading};
+use playhouse_shell::{Pattern, PatternError, Reading};
 
 use super::commands::Reach;
 
-/// A tool, and what it may be used on.
+/// Claude Code's names, with the tools here that do the same. A rule on reading or editing is there one on every tool
+/// that does so.
+const ALIASES: [(&str, &[&str]); 10] = [
+    ("Bash", &["bash"]),
+    ("Read", &["read_file", "list_files", "search"]),
+    ("Edit", &["edit_file", "write_file"]),
+    ("MultiEdit", &["edit_file", "write_file"]),
+    ("Write", &["write_file"]),
+    ("Grep", &["search"]),
+    ("Glob", &["list_files"]),
+    ("LS", &["list_files"]),
+    ("Task", &["sub_agent"]),
+    ("Agent", &["sub_agent"]),
+];
+
+/// Tools whose subject is a path beneath the working directory.
+const OF_FILES: [&str; 5] = ["read_file", "list_files", "search", "edit_file", "write_file"];
+
+/// A tool, or several that are alike, and what it may be used on.
 #[derive(Clone, Debug)]
 pub struct Rule {
     text: String,
-    tool: String,
+    tools: Vec<String>,
     on: On,
 }
 
 #[derive(Clone, Debug)]
 enum On {
     Anything,
-    /// Which of the two counts is up to the tool.
+    /// Which of the two counts is up to the tool; one of its kind is enough.
     This {
-        path: Option<GlobMatcher>,
-        command: Option<Pattern>,
+        paths: Vec<GlobMatcher>,
+        commands: Vec<Pattern>,
     },
+}
+
+/// Whose way of writing rules it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Paths are globs from the working directory.
+    Ours,
+    /// Paths are as in a `.gitignore`.
+    ClaudeCode,
 }
 
 /// A rule that cannot be read.
@@ -50,44 +77,61 @@ impl Rule {
         if tool.is_empty() || !tool.chars().all(plain) {
             return Err(wrong("it does not begin with the name of a tool"));
         }
+        let (tools, style): (Vec<String>, Style) = match ALIASES.iter().find(|(name, _)| *name == tool) {
+            Some((_, ours)) => (ours.iter().map(|tool| (*tool).to_owned()).collect(), Style::ClaudeCode),
+            None => (vec![tool.to_owned()], Style::Ours),
+        };
         let on = match what {
             None => On::Anything,
             Some("") => return Err(wrong("there is nothing between its parentheses")),
+            Some("*") if style == Style::ClaudeCode => On::Anything,
             Some(what) => {
-                let glob = GlobBuilder::new(what.trim_start_matches("./")).literal_separator(true).build();
+                if tools.iter().any(|tool| OF_FILES.contains(&tool.as_str())) && leads_out(what, style) {
+                    return Err(wrong(
+                        "a tool for files reaches only what is beneath the working directory, named from there",
+                    ));
+                }
                 // Not every path is a command, nor every command a path.
-                match (glob, Pattern::parse(what)) {
+                match (paths(what, style), commands(what)) {
                     (Err(error), Err(_)) => return Err(wrong(&error.to_string())),
-                    (glob, command) => {
-                        On::This { path: glob.ok().map(|glob| glob.compile_matcher()), command: command.ok() }
+                    (paths, commands) => {
+                        On::This { paths: paths.unwrap_or_default(), commands: commands.unwrap_or_default() }
                     }
                 }
             }
         };
-        Ok(Self { text: text.trim().to_owned(), tool: tool.to_owned(), on })
+        Ok(Self { text: text.trim().to_owned(), tools, on })
+    }
+
+    /// The tools that it speaks of, by their names here.
+    pub fn tools(&self) -> &[String] {
+        &self.tools
     }
 
     /// Whether it speaks of this tool at all.
     pub(crate) fn is_about(&self, tool: &str) -> bool {
-        self.tool == tool
+        self.tools.iter().any(|own| own == tool)
     }
 
     /// Whether any part of the call is what this rule speaks of.
-    pub(super) fn touches(&self, tool: &str, reach: &Reach) -> bool {
+    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> bool {
         self.is_about(tool)
             && match (&self.on, reach) {
                 (On::Anything, _) => true,
                 // What cannot be read as a path may mean any.
-                (On::This { path, .. }, Reach::Path(Some(on))) => path.as_ref().is_none_or(|path| path.is_match(on)),
-                (On::This { command, .. }, Reach::Command(line)) => {
-                    command.as_ref().is_some_and(|pattern| line.seen().iter().any(|argv| pattern.matches(argv)))
+                (On::This { paths, .. }, Reach::Path(Some(on))) => {
+                    paths.is_empty() || paths.iter().any(|path| path.is_match(on))
+                }
+                (On::This { commands, .. }, Reach::Command(line)) => {
+                    let seen = line.seen();
+                    commands.iter().any(|pattern| seen.iter().any(|argv| line.is_meant(pattern, argv)))
                 }
                 (On::This { .. }, Reach::Nothing | Reach::Path(None)) => false,
             }
     }
 
     /// The first of these rules that has a part in covering the whole call; `None` if something of it is not covered.
-    pub(super) fn covering<'a>(rules: &'a [Self], tool: &str, reach: &Reach) -> Option<&'a Self> {
+    pub(super) fn covering<'a>(rules: &'a [Self], tool: &str, reach: &Reach<'_>) -> Option<&'a Self> {
         let mut rules = rules.iter().filter(|rule| rule.is_about(tool));
         if let Some(all) = rules.clone().find(|rule| matches!(rule.on, On::Anything)) {
             return Some(all);
@@ -95,14 +139,15 @@ impl Rule {
         match reach {
             Reach::Nothing | Reach::Path(None) => None,
             Reach::Path(Some(on)) => {
-                rules.find(|rule| matches!(&rule.on, On::This { path: Some(path), .. } if path.is_match(on)))
+                let covers = |path: &GlobMatcher| path.is_match(on);
+                rules.find(|rule| matches!(&rule.on, On::This { paths, .. } if paths.iter().any(covers)))
             }
             Reach::Command(line) => {
                 let covers = |argv: &[String], rule: &&Self| match &rule.on {
-                    On::This { command: Some(pattern), .. } => pattern.matches(argv),
-                    On::This { command: None, .. } | On::Anything => false,
+                    On::This { commands, .. } => commands.iter().any(|pattern| pattern.matches(argv)),
+                    On::Anything => false,
                 };
-                let Reading::Plain(line) = line else { return None };
+                let Reading::Plain(line) = &line.reading else { return None };
                 let mut first = None;
                 for command in line.commands() {
                     let rule = rules.clone().find(|rule| covers(&command.argv, rule))?;
@@ -112,6 +157,38 @@ impl Rule {
             }
         }
     }
+}
+
+/// Whether a path of a rule is one that no tool for files reaches.
+fn leads_out(what: &str, style: Style) -> bool {
+    let is_absolute = match style {
+        Style::Ours => what.starts_with('/'),
+        // One slash is the project's folder there, two are the root.
+        Style::ClaudeCode => what.starts_with("//"),
+    };
+    is_absolute || what == "~" || what.starts_with("~/") || what.split('/').any(|part| part == "..")
+}
+
+/// What a rule's path matches.
+fn paths(what: &str, style: Style) -> Result<Vec<GlobMatcher>, globset::Error> {
+    let globs = match style {
+        Style::Ours => vec![what.trim_start_matches("./").to_owned()],
+        Style::ClaudeCode => {
+            let rooted = what.trim_start_matches("./");
+            let path = rooted.trim_matches('/');
+            let place =
+                if rooted.starts_with('/') || path.contains('/') { path.to_owned() } else { format!("**/{path}") };
+            vec![format!("{place}/**"), place]
+        }
+    };
+    let glob = |text: String| Ok(GlobBuilder::new(&text).literal_separator(true).build()?.compile_matcher());
+    globs.into_iter().map(glob).collect()
+}
+
+/// What a rule's command matches. `touch:*` is Claude Code's for `touch *`, and may be a part of a word as well.
+fn commands(what: &str) -> Result<Vec<Pattern>, PatternError> {
+    let prefix = what.strip_suffix(":*").filter(|prefix| !prefix.is_empty()).map(|prefix| format!("{prefix} *"));
+    prefix.as_deref().into_iter().chain([what]).map(Pattern::parse).collect()
 }
 
 impl fmt::Display for Rule {

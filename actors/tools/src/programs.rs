@@ -1,0 +1,144 @@
+//! Which file a program's name means. A name says nothing if the file lies where agents write.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use playhouse_protocol::{Level, Subject};
+use playhouse_shell::{self as shell, Reading};
+use rustix::fs::Access;
+
+/// Where programs are looked for when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How much of two files is compared at a time, in bytes.
+const PIECE: usize = 64 * 1024;
+
+/// The search path of this process as commands that were read have it.
+pub(crate) fn search_path() -> OsString {
+    absolute(&std::env::var_os("PATH").unwrap_or_default())
+}
+
+/// A search path without the folders that depend on where one is: a name must not mean what lies there.
+fn absolute(path: &OsStr) -> OsString {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    match std::env::join_paths(folders) {
+        Ok(path) if !path.is_empty() => path,
+        _ => DEFAULT_PATH.into(),
+    }
+}
+
+/// Where names of programs are looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs<'a> {
+    path: OsString,
+    /// Where names with a slash start.
+    cwd: &'a Path,
+}
+
+impl<'a> Programs<'a> {
+    pub(crate) fn seen_from(cwd: &'a Path) -> Self {
+        Self { path: search_path(), cwd }
+    }
+
+    /// The file that a name would run, links not followed; `None` if there is none.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        let is_program = |file: &PathBuf| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok();
+        if name.contains('/') {
+            return Some(self.cwd.join(name)).filter(is_program);
+        }
+        std::env::split_paths(&self.path).map(|folder| folder.join(name)).find(is_program)
+    }
+
+    /// The name of the file that links lead to from a name, if it is another.
+    pub(crate) fn linked_name(&self, name: &str) -> Option<String> {
+        let real = self.find(name)?.canonicalize().ok()?;
+        let file = real.file_name()?.to_str()?;
+        let is_other = Path::new(name).file_name().is_none_or(|own| own != file);
+        (is_other && !goes_by_name(file)).then(|| file.to_owned())
+    }
+
+    /// Whether two names mean the same file, or two with the same content, or of the same length if they can't be read.
+    pub(crate) fn is_same(&self, name: &str, other: &str) -> bool {
+        let (Some(one), Some(other)) = (self.find(name), self.find(other)) else { return false };
+        let (Ok(one), Ok(other)) = (one.canonicalize(), other.canonicalize()) else { return false };
+        if other.file_name().and_then(OsStr::to_str).is_none_or(goes_by_name) {
+            return false;
+        }
+        one == other || is_same_file(&one, &other).unwrap_or(true)
+    }
+
+    /// Whether a name means a file beneath the working directory, or leads to one.
+    fn is_beneath(&self, name: &str) -> bool {
+        let Some(file) = self.find(name) else { return false };
+        // A working directory that cannot be resolved is no place that a command could run in.
+        let Ok(cwd) = self.cwd.canonicalize() else { return true };
+        let folder = file.parent().map(Path::canonicalize);
+        file.starts_with(self.cwd)
+            || folder.is_none_or(|folder| folder.is_ok_and(|folder| folder.starts_with(&cwd)))
+            || file.canonicalize().is_ok_and(|file| file.starts_with(&cwd))
+    }
+}
+
+/// Whether a file is many programs at once, and its name decides which: a link to it is what the link is called.
+fn goes_by_name(file: &str) -> bool {
+    const MANY: [&str; 9] =
+        ["busybox", "toybox", "coreutils", "sbase-box", "ubase-box", "rustup", "snap", "ccache", "distcc"];
+    MANY.iter().any(|many| file.strip_prefix(many).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
+}
+
+/// Whether two files are one, or a program and its copy. Scripts are not compared by content: the same one often stands
+/// in for many programs, and its name decides for which.
+fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
+    let (this, that) = (one.metadata()?, other.metadata()?);
+    if (this.dev(), this.ino()) == (that.dev(), that.ino()) {
+        return Ok(true);
+    }
+    if this.len() != that.len() {
+        return Ok(false);
+    }
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    let (mut ours, mut theirs) = (Vec::with_capacity(PIECE), Vec::with_capacity(PIECE));
+    let mut is_first = true;
+    loop {
+        ours.clear();
+        theirs.clear();
+        let most = u64::try_from(PIECE).unwrap_or(u64::MAX);
+        (&mut one).take(most).read_to_end(&mut ours)?;
+        (&mut other).take(most).read_to_end(&mut theirs)?;
+        if ours != theirs || (is_first && ours.starts_with(b"#!")) {
+            return Ok(false);
+        }
+        if ours.is_empty() {
+            return Ok(!is_first);
+        }
+        is_first = false;
+    }
+}
+
+/// How much harm a call can do here: a command is known by the names of its programs only where none of them, nor the
+/// shell, is a file beneath the working directory.
+pub fn level_here(level: Level, subject: &Subject, cwd: &Path) -> Level {
+    let Subject::Command(text) = subject else { return level };
+    if level >= Level::Execute {
+        return level;
+    }
+    let Reading::Plain(line) = shell::read(text) else { return level };
+    let programs = Programs::seen_from(cwd);
+    let named =
+        line.commands().iter().filter(|command| !command.is_builtin()).filter_map(|command| command.argv.first());
+    if named.map(String::as_str).chain(["bash"]).any(|name| programs.is_beneath(name)) { Level::Execute } else { level }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f46_programs_are_not_looked_for_where_one_happens_to_be() {
+        assert_eq!(absolute(OsStr::new("/a::bin:.:/b:../c:")), "/a:/b");
+        assert_eq!(absolute(OsStr::new(".:")), DEFAULT_PATH);
+    }
+}
