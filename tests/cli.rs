@@ -11,6 +11,8 @@ mod damage;
 mod demo;
 #[path = "cli/full_disk.rs"]
 mod full_disk;
+#[path = "cli/keeping.rs"]
+mod keeping;
 #[path = "cli/looking.rs"]
 mod looking;
 #[path = "cli/models.rs"]
