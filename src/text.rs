@@ -6,7 +6,7 @@ pub use playhouse_tools::shell::spelled_out;
 pub fn one_line(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
-    words.join(" ")
+    harmless(&words.join(" "))
 }
 
 /// At most `max` characters, the last one `…` if some are missing.
@@ -20,9 +20,24 @@ pub fn cut(text: &str, max: usize) -> String {
     }
 }
 
-/// The text without characters that control a terminal; lines and tabs stay.
+/// The text without characters that control a terminal, and with those that turn text around written out; lines and
+/// tabs stay.
 pub fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() => {}
+            c if is_bidirectional(c) => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Whether a character changes the direction of its neighbours: a text with one does not read as it is.
+pub fn is_bidirectional(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -33,6 +48,8 @@ mod tests {
     fn what_is_shown_cannot_control_a_terminal() {
         assert_eq!(one_line(" a\n\tb\x1b[31m  c "), "a b [31m c");
         assert_eq!(harmless("a\x1b[2J\r\n\tb\u{7}"), "a[2J\n\tb");
+        assert_eq!(harmless("a\u{202e}b\u{2066}\nשלום"), "a\\u{202e}b\\u{2066}\nשלום");
+        assert_eq!(one_line("a\u{202e}b\n\u{61c}c"), "a\\u{202e}b \\u{61c}c");
         assert_eq!(spelled_out("ls\nrm\x1b \u{202e}x"), "ls\\nrm\\u{1b} \\u{202e}x");
     }
 

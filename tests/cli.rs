@@ -13,6 +13,8 @@ mod demo;
 mod full_disk;
 #[path = "cli/judging.rs"]
 mod judging;
+#[path = "cli/keeping.rs"]
+mod keeping;
 #[path = "cli/looking.rs"]
 mod looking;
 #[path = "cli/models.rs"]

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use playhouse_agent::RuleBook;
 use toml_edit::{Array, DocumentMut, Item, Table, TomlError, Value};
 
+use crate::config::sources::expand::{Reading, expand};
+
 /// A file that rules are added to.
 #[derive(Clone, Debug)]
 pub struct RuleFile {
@@ -23,6 +25,8 @@ enum RuleFileError {
     NotToml { path: PathBuf, source: TomlError },
     #[error("`{path}` has something else in the place of the list `allow` of [permissions]: make it a list of rules")]
     NotAList { path: PathBuf },
+    #[error("`{path}` would not say `{rule}` when it is read again, and was left as it is; add the rule yourself")]
+    ReadsDifferently { path: PathBuf, rule: String },
 }
 
 impl RuleFile {
@@ -50,7 +54,24 @@ impl RuleFile {
             read => read.map_err(failed)?,
         };
         let Some(text) = self.with(&text, rules)? else { return Ok(()) };
-        replace(&path, &text).map_err(failed)
+        let new = write_new(&path, &text).map_err(failed)?;
+        let kept = fs::read_to_string(&new).map_err(failed).and_then(|kept| self.check(&kept, rules));
+        if let Err(error) = kept {
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
+        fs::rename(&new, &path).map_err(failed)
+    }
+
+    /// Whether whoever reads this text as a configuration finds the rules in it.
+    fn check(&self, text: &str, rules: &[String]) -> Result<(), RuleFileError> {
+        let document: DocumentMut =
+            text.parse().map_err(|source| RuleFileError::NotToml { path: self.path.clone(), source })?;
+        let allow = document.get("permissions").and_then(|permissions| permissions.get("allow")?.as_array());
+        match rules.iter().find(|rule| !allow.is_some_and(|allow| allow.iter().any(|known| says(known, rule)))) {
+            None => Ok(()),
+            Some(rule) => Err(RuleFileError::ReadsDifferently { path: self.path.clone(), rule: rule.clone() }),
+        }
     }
 
     /// The text with the rules in it; `None` if it has them all.
@@ -64,8 +85,9 @@ impl RuleFile {
         let allow = allow.as_array_mut().ok_or_else(taken)?;
         let mut added = false;
         for rule in rules {
-            if !allow.iter().any(|known| known.as_str() == Some(rule)) {
-                allow.push(rule.as_str());
+            if !allow.iter().any(|known| says(known, rule)) {
+                // As the file's strings have it, where `${NAME}` is a variable.
+                allow.push(rule.replace('$', "$$"));
                 added = true;
             }
         }
@@ -79,14 +101,19 @@ impl RuleBook for RuleFile {
     }
 }
 
+/// Whether a string of the file is this rule, whatever variables there are.
+fn says(known: &Value, rule: &str) -> bool {
+    known.as_str().is_some_and(|known| expand(known, Reading::Nothing).as_deref() == Ok(rule))
+}
+
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{ending}"));
     path.with_file_name(name)
 }
 
-/// All of the new text, or all of the old.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Writes the text to a file beside the one that it is to replace.
+fn write_new(path: &Path, text: &str) -> io::Result<PathBuf> {
     let new = beside(path, "new");
     let mut file = File::create(&new)?;
     if let Ok(found) = fs::metadata(path) {
@@ -94,7 +121,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -151,6 +178,30 @@ mod tests {
         RuleFile::new(&link).add(&rules).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert!(fs::read_to_string(&real).unwrap().contains("bash(ls)"));
+    }
+
+    #[test]
+    fn a_dollar_is_written_so_that_it_is_read_as_one() {
+        for (rule, written) in [
+            ("bash(echo '${HOME}')", "bash(echo '$${HOME}')"),
+            ("bash(echo '$$x')", "bash(echo '$$$$x')"),
+            ("bash(echo '$5')", "bash(echo '$$5')"),
+        ] {
+            let text = add("", &[rule]);
+            assert_eq!(text, format!("[permissions]\nallow = [\"{written}\"]\n"));
+            assert_eq!(add(&text, &[rule]), text, "it is there already");
+        }
+        // Written by hand, a lone dollar needs no second one.
+        let by_hand = "[permissions]\nallow = [\"bash(echo '$5')\"]\n";
+        assert_eq!(add(by_hand, &["bash(echo '$5')"]), by_hand);
+    }
+
+    #[test]
+    fn a_rule_that_would_be_read_as_another_is_not_kept() {
+        let file = RuleFile::new("config.toml");
+        let rule = "bash(echo '${HOME}')".to_owned();
+        let error = file.check(&format!("[permissions]\nallow = [\"{rule}\"]\n"), &[rule]).unwrap_err();
+        assert!(matches!(error, RuleFileError::ReadsDifferently { .. }), "{error}");
     }
 
     #[test]

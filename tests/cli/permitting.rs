@@ -144,3 +144,58 @@ fn a_project_can_forbid_and_not_allow() {
     desk.write("playhouse.toml", "[permissions]\nallow = [\"bash\"]\n");
     desk.run(&["run", "--script", &script, "go"]).refused(&["playhouse.toml", "permissions.allow"]);
 }
+
+#[test]
+fn a_yes_for_good_means_the_same_when_it_is_read_again() {
+    let desk = Desk::new();
+    let config = desk.work().with_file_name("config.toml");
+    // Read as they stand, the first fails the next start, the second allows another command.
+    for (command, file) in [("touch '${NOT_SET}'", "${NOT_SET}"), ("touch '${HOME}$$x'", "${HOME}$$x")] {
+        std::fs::write(&config, "").unwrap();
+        let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": command}}]});
+        let script = desk.script("touch.json", json!([call, {"text": "Done."}]));
+        let run = ["run", "--script", script.as_str(), "go"];
+        let (code, screen) = desk.on_terminal_answering(&run, &config, "a\r");
+        let (made, kept) = (desk.work().join(file), std::fs::read_to_string(&config).unwrap());
+        assert!(code == Some(0) && made.exists(), "{screen}\n{kept}");
+        std::fs::remove_file(&made).unwrap_or_else(|error| panic!("{error}: {screen}\n{kept}"));
+        let done = desk.command(&run).env("PLAYHOUSE_CONFIG", &config).output().unwrap();
+        assert!(done.status.success() && made.exists(), "{kept}\n{done:?}");
+    }
+}
+
+#[test]
+fn a_hooks_answer_that_cannot_be_read_blocks() {
+    let desk = Desk::new();
+    let config = desk.work().with_file_name("config.toml");
+    let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": "touch a.txt"}}]});
+    let script = desk.script("touch.json", json!([call, {"text": "Done."}]));
+    let deny = r#"{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "not that"}}"#;
+    let (marked, wide) =
+        (format!("\u{feff}{deny}"), deny.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>());
+    let answers: [(&[u8], &str); 8] = [
+        (marked.as_bytes(), "not that"),
+        (&[b"checking...\n", deny.as_bytes()].concat(), "cannot be read as one"),
+        (&[b"checking: ", deny.as_bytes()].concat(), "cannot be read as one"),
+        (&[b"[", deny.as_bytes(), b"]"].concat(), "cannot be read as one"),
+        (&[&[0xff, 0xfe], wide.as_slice()].concat(), "cannot be read as one"),
+        (br#""deny""#, "cannot be read as one"),
+        (br#"{"permissionDecision": "deny"}"#, "`permissionDecision` where it means nothing"),
+        (br#"{"Decision": "block"}"#, "`Decision` where it means nothing"),
+    ];
+    for (answer, told) in answers {
+        std::fs::write(desk.work().join("answer"), answer).unwrap();
+        let hook = "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ncommand = 'cat answer'\n";
+        std::fs::write(&config, hook).unwrap();
+        let mut command = desk.command(&["run", "--permission", "yolo", "--script", &script, "go"]);
+        let done = command.env("PLAYHOUSE_CONFIG", &config).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(!desk.work().join("a.txt").exists(), "{}: {said}", String::from_utf8_lossy(answer));
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    // What is plainly no answer says nothing.
+    std::fs::write(desk.work().join("answer"), "[info] all {fine}\n").unwrap();
+    let mut command = desk.command(&["run", "--permission", "yolo", "--script", &script, "go"]);
+    let done = command.env("PLAYHOUSE_CONFIG", &config).output().unwrap();
+    assert!(desk.work().join("a.txt").exists(), "{done:?}");
+}

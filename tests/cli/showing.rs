@@ -70,3 +70,28 @@ fn on_a_terminal_text_streams_tools_have_cards_and_a_line_tells_the_tokens() {
     assert!(tally.contains("5 turns, 3 tool calls, 2 sub-agents, ") && tally.contains("cost unknown"), "{tally}");
     assert!(!desk.on_terminal_without_colours(&[&FLAGS[..], &["--script", &script]].concat()).1.contains("\x1b[2m"));
 }
+
+#[test]
+fn what_turns_text_around_is_visible_on_a_terminal() {
+    let desk = Desk::new();
+    let odd = "a\u{202e}b\u{2066}c\u{200f}d\u{9b}e";
+    let call = json!({"name": "list_files", "arguments": {"path": odd}});
+    let script = desk.script("s.json", json!([{"text": odd, "tool_calls": [call]}, {"text": "Done."}]));
+    let run = ["run", "--script", script.as_str(), odd];
+    let as_json = [&run[..], &["--json"]].concat();
+    let (_, run_screen) = desk.on_terminal(&run);
+    let session = desk.session();
+    let mut screens = vec![run_screen, desk.on_terminal(&as_json).1];
+    for args in [&["sessions", "list"][..], &["sessions", "show", &session], &["sessions", "show", &session, "--json"]]
+    {
+        screens.push(desk.on_terminal(args).1);
+    }
+    screens.push(desk.on_terminal(&["audit", "show", &session]).1);
+    for screen in screens {
+        assert!(!screen.contains(['\u{202e}', '\u{2066}', '\u{200f}', '\u{9b}']), "{screen:?}");
+        assert!(screen.contains("202e"), "it is there, written out: {screen:?}");
+    }
+    // Whoever reads from a pipe gets what was said.
+    let piped = desk.run(&run);
+    assert!(piped.out.contains(odd), "{piped:?}");
+}

@@ -137,6 +137,14 @@ fn samples(place: &Place) -> Vec<Sample> {
             None,
         ),
         key(
+            "guarded",
+            json!([]),
+            (r#"["deploy"]"#, json!(["deploy"])),
+            None,
+            ("PLAYHOUSE_GUARDED", "a, b/c", json!(["a", "b/c"])),
+            None,
+        ),
+        key(
             "durability",
             text("flush"),
             (r#""os""#, text("os")),

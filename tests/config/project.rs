@@ -31,6 +31,7 @@ fn what_is_the_users_to_say_is_refused_and_says_where_to_set_it() {
         "sandbox_read",
         "sandbox_write",
         "tool_env",
+        "guarded",
         "durability",
         "data_dir",
         "cache",

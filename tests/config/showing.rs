@@ -25,6 +25,7 @@ sandbox_processes = 512  # default
 sandbox_memory_mb = 4096  # default
 sandbox_file_mb = 10240  # default
 tool_env = []  # default
+guarded = []  # default
 durability = "flush"  # default
 data_dir = "{home}/data/playhouse"  # default
 thinking = "off"  # default

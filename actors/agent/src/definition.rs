@@ -1,14 +1,15 @@
 //! What an agent is made of that no journal can hold: its code.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use playhouse_protocol::entry::BlockStage;
-use playhouse_protocol::{Access, EffectClass, Level, ToolCallId, ToolDefinition, ToolError, ToolResult};
+use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolCallId, ToolDefinition, ToolError, ToolResult};
 use playhouse_provider::StreamProvider;
 use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy, level_here};
-use playhouse_tools::{ToolSet, Vetted};
+use playhouse_tools::{SandboxRules, ToolSet, Vetted};
 use serde_json::Value;
 
 use crate::hooks::policy::{PermissionPolicy, PolicyRequest, strictest};
@@ -90,6 +91,8 @@ impl fmt::Debug for Definition {
 pub(crate) struct Toolbox {
     tools: ToolSet,
     rules: LiveRules,
+    /// Says which places are guarded.
+    sandbox: Arc<SandboxRules>,
     /// Absent for most agents.
     subs: Option<Box<Subs>>,
 }
@@ -101,16 +104,16 @@ struct Subs {
 }
 
 impl Toolbox {
-    pub fn new(definition: &Definition, rules: LiveRules) -> Self {
+    pub fn new(definition: &Definition, rules: LiveRules, sandbox: Arc<SandboxRules>) -> Self {
         let tools = definition.tools();
         if definition.sub_agents.is_empty() {
-            return Self { tools, rules, subs: None };
+            return Self { tools, rules, sandbox, subs: None };
         }
         let as_tools = definition.sub_agents.iter().map(|sub| sub.as_tool()).collect();
         // A sub-agent's schema is ours, so it compiles; a name used twice loses its second meaning.
         let as_tools = ToolSet::new(as_tools).unwrap_or_else(|_| ToolSet::empty());
         let definitions = tools.definitions().iter().chain(as_tools.definitions().iter()).cloned().collect();
-        Self { tools, rules, subs: Some(Box::new(Subs { as_tools, definitions })) }
+        Self { tools, rules, sandbox, subs: Some(Box::new(Subs { as_tools, definitions })) }
     }
 }
 
@@ -127,11 +130,18 @@ impl Catalog for Toolbox {
             Some(subs) => (subs.as_tools.vet(name, args), true),
             None => (self.tools.vet(name, args), false),
         };
-        let (effect, ask, level, subject) = match vetted {
+        let (effect, mut ask, mut level, subject) = match vetted {
             Vetted::Blocked { stage, reason } => return Vetting::Blocked { stage, reason },
             Vetted::Ready { effect, ask, level, subject, .. } => (effect, ask, level, subject),
         };
-        let level = level_here(level, &subject, authority.cwd);
+        level = level_here(level, &subject, authority.cwd);
+        if let (Level::Write | Level::Execute, Subject::Path(path)) = (level, &subject)
+            && let Some(place) = self.sandbox.guarding(Path::new(path), authority.cwd)
+        {
+            level = Level::Dangerous;
+            let wants = ask.unwrap_or_else(|| format!("use `{name}`"));
+            ask = Some(format!("{wants}; other programs run or follow what is in `{place}`"));
+        }
         if level == Level::Forbidden {
             let reason = format!("`{name}` refuses these arguments: they could do great harm; do it in a safer way");
             return Vetting::Blocked { stage: BlockStage::Safety, reason };

@@ -307,7 +307,8 @@ impl Identity {
 
     /// What the machine works with; `key` gives a model its key.
     pub(crate) fn setup(&self, settings: &Settings, key: impl Fn(&Arc<ModelConfig>) -> Arc<ModelConfig>) -> Setup {
-        let toolbox = Toolbox::new(&self.definition, self.services.rules.live().clone());
+        let toolbox =
+            Toolbox::new(&self.definition, self.services.rules.live().clone(), self.services.tools.sandbox.clone());
         let mut setup = Setup::new(Arc::new(toolbox), key(&settings.model));
         setup.fallbacks = settings.fallbacks.iter().map(key).collect();
         setup.hooks = self.definition.points();

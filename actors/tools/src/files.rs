@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod claims;
+pub(crate) mod guarded;
 mod leftovers;
 pub(crate) mod paths;
 pub(crate) mod replace;
@@ -19,6 +20,9 @@ use cache::ContentCache;
 use leftovers::CleanedFolders;
 use versions::Versions;
 
+use crate::runtime::Scope;
+use crate::sandbox::Confined;
+
 /// What the file tools of one house know of files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
@@ -35,6 +39,8 @@ pub(crate) struct AskedPath {
     pub(crate) shown: String,
     /// The working directory: where relative paths begin, and what no path leads out of.
     pub(crate) cwd: PathBuf,
+    /// Says what is kept from tools. It travels with the path: a thread of its own does not know whose call it serves.
+    pub(crate) confined: Arc<Confined>,
 }
 
 /// The path that a call names, for rules; the working directory if it names none.
@@ -57,9 +63,15 @@ impl AskedPath {
             Some(text) if text.contains('\0') => {
                 Err(ToolError::InvalidArgs("`path` contains a NUL character; leave it out".to_owned()))
             }
-            Some(text) => Ok(Self { shown: text.to_owned(), cwd: ctx.cwd.clone() }),
+            Some(text) => Ok(Self { shown: text.to_owned(), cwd: ctx.cwd.clone(), confined: Scope::confined()? }),
             None => Err(ToolError::InvalidArgs("`path` is missing".to_owned())),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(shown: &str, cwd: &std::path::Path) -> Self {
+        let confined = Confined::new(Default::default(), cwd.to_owned(), &crate::ToolRuntime::here());
+        Self { shown: shown.to_owned(), cwd: cwd.to_owned(), confined: Arc::new(confined) }
     }
 
     /// Why it cannot be used.

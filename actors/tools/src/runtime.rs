@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use playhouse_protocol::Secrets;
+use playhouse_protocol::{Secrets, ToolContext, ToolError, ToolResult};
 use playhouse_supervision::Threads;
+use serde_json::Value;
 
 use crate::files::Files;
 use crate::output::OutputRoom;
 use crate::process::Processes;
 use crate::process::mark::{Mark, nonce};
 use crate::process::sweeps::Sweeps;
-use crate::sandbox::Confined;
+use crate::sandbox::{Confined, Sandbox};
+use crate::tool::Tool;
 
 /// How many threads the tools of a house can block.
 pub const TOOL_THREADS: usize = 256;
@@ -50,6 +52,25 @@ impl ToolRuntime {
     /// That of the house whose tool is running here.
     pub(crate) fn here() -> Self {
         SCOPE.try_with(|scope| scope.runtime.clone()).unwrap_or_else(|_| NO_HOUSE.clone())
+    }
+
+    /// Calls a tool without an executor: it is neither vetted, nor timed, nor ended by anyone but the caller. Its
+    /// processes and files are kept in the sandbox all the same; the built-in tools refuse to work without one.
+    pub async fn call(
+        &self,
+        tool: &dyn Tool,
+        sandbox: Sandbox,
+        args: Value,
+        ctx: ToolContext,
+    ) -> Result<ToolResult, ToolError> {
+        let scope = Scope {
+            confined: Arc::new(Confined::new(sandbox, ctx.cwd.clone(), self)),
+            runtime: self.clone(),
+            sweeps: Sweeps::default(),
+            secrets: Secrets::default(),
+            output: None,
+        };
+        SCOPE.scope(scope, tool.execute(args, ctx)).await
     }
 
     /// The house's name.
@@ -91,4 +112,15 @@ pub(crate) struct Scope {
     pub(crate) confined: Arc<Confined>,
     /// Where the session's long outputs are kept; without it they are cut.
     pub(crate) output: Option<Arc<OutputRoom>>,
+}
+
+impl Scope {
+    /// What the call that runs here is kept in. Where no call is known nothing is known to be permitted: an error.
+    pub(crate) fn confined() -> Result<Arc<Confined>, ToolError> {
+        SCOPE.try_with(|scope| scope.confined.clone()).map_err(|_| {
+            let text = "it is not known what is kept from tools here: the built-in tools work in an executor, in the \
+                        future that it runs, or by `ToolRuntime::call`";
+            ToolError::Failed(text.to_owned())
+        })
+    }
 }

@@ -48,6 +48,7 @@ pub(crate) use temp::{TempFolder, clear as clear_temp};
 pub use watch::Exceeded;
 pub(crate) use watch::{Watched, Watcher};
 
+use crate::files::guarded;
 use crate::runtime::ToolRuntime;
 
 /// Why a process was not started.
@@ -119,9 +120,17 @@ pub struct SandboxRules {
     /// Files and folders that no tool gets, wherever it works: what decides over tools, and the house's own records.
     /// The well-known places of keys are kept from them besides.
     pub hidden: Vec<PathBuf>,
+    /// Files and folders, as seen from a working directory, whose change is dangerous beside that of git's, editors' and
+    /// agents' own. They are found at any depth, and in any case.
+    pub guarded: Vec<String>,
 }
 
 impl SandboxRules {
+    /// The guarded place that a path is or lies in, by its name alone: `.git` for `/work/.git/config`.
+    pub fn guarding(&self, path: &Path, cwd: &Path) -> Option<&str> {
+        guarded::guarded(&guarded::beneath(path, cwd), &self.guarded)
+    }
+
     /// These rules as far as a session's bounds let them go: never wider.
     pub fn within(self: &Arc<Self>, bounds: &SandboxBounds) -> Arc<Self> {
         let SandboxBounds { network, processes, memory, file } = *bounds;

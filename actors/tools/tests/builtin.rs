@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use common::{Bench, text};
-use playhouse_protocol::{Content, ToolError, ToolReport};
+use playhouse_protocol::{Cancel, Content, EffectClass, SessionId, ToolContext, ToolError, ToolReport};
 use playhouse_tools::default_tools;
 use serde_json::json;
 use tempfile::TempDir;
@@ -22,6 +22,34 @@ fn failure(answer: common::Answer) -> String {
         Err(ToolError::Failed(text)) => text,
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn f63_the_built_in_tools_refuse_to_work_outside_of_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "needle").unwrap();
+    let ctx = |name: &str| ToolContext {
+        tool_call_id: "call".into(),
+        tool_name: name.to_owned(),
+        session_id: SessionId::new("s").unwrap(),
+        cwd: folder.path().to_owned(),
+        effect: EffectClass::Once,
+        reconcile: false,
+        cancel: Cancel::new(),
+        on_update: None,
+        on_progress: None,
+    };
+    let edits = json!([{"old_text": "needle", "new_text": "x"}]);
+    let args = json!({"path": "a", "pattern": "needle", "command": "touch b", "content": "x", "edits": edits});
+    for tool in default_tools() {
+        let said = failure(tool.execute(args.clone(), ctx(tool.name())).await);
+        assert!(said.contains("not known what is kept from tools"), "{}: {said}", tool.name());
+    }
+    assert!(!folder.path().join("b").exists() && fs::read_to_string(folder.path().join("a")).unwrap() == "needle");
+    // By itself, and kept in.
+    let runtime = playhouse_tools::ToolRuntime::new("alone");
+    let found = runtime.call(&playhouse_tools::Search, Default::default(), args, ctx("search")).await;
+    assert_eq!(text(&found), "a:1: needle");
 }
 
 #[tokio::test]

@@ -523,6 +523,43 @@ async fn ordinary_work_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_bwrap_what_other_programs_run_is_neither_changed_nor_moved_away() {
+    let workdir = workdir();
+    let init =
+        "git init -q . && git config user.email a@b && git config user.name n && mkdir -p .git/hooks .claude deploy";
+    assert!(Command::new("sh").args(["-c", init]).current_dir(workdir.path()).status().unwrap().success());
+    fs::write(workdir.path().join("deploy/prod.yaml"), "kept").unwrap();
+    let config = fs::read_to_string(workdir.path().join(".git/config")).unwrap();
+    let rules = SandboxRules { guarded: vec!["deploy/prod.yaml".to_owned()], ..SandboxRules::default() };
+    let mut bench = Bench::confined(workdir.path(), sandbox(SandboxMode::Bwrap, rules)).await;
+    for attack in [
+        "echo x >> .git/config",
+        "echo x > .git/hooks/pre-commit",
+        "mv .git g; cp -r g .git; echo x >> .git/config; echo x > .git/hooks/pre-commit",
+        "mv .git/hooks .git/h; mkdir .git/hooks; echo x > .git/hooks/pre-commit",
+        "rm -rf .git .claude; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit",
+        "mv .claude c; mkdir .claude; echo x > .claude/settings.json",
+        "ln -s . l; mv l/.git g",
+        "python3 -c 'import os; os.rename(\".git\", \"g\")'",
+        "echo x > deploy/prod.yaml",
+        "mv deploy/prod.yaml deploy/p; echo x > deploy/prod.yaml",
+    ] {
+        let (said, _) = bash(&mut bench, attack).await;
+        let is_there = |path: &str| workdir.path().join(path).exists();
+        assert!(is_there(".git/hooks") && !is_there("g") && !is_there("c"), "{attack}: {said}");
+        assert!(!is_there(".git/hooks/pre-commit") && !is_there(".claude/settings.json"), "{attack}: {said}");
+        assert_eq!(fs::read_to_string(workdir.path().join(".git/config")).unwrap(), config, "{attack}: {said}");
+        assert_eq!(fs::read_to_string(workdir.path().join("deploy/prod.yaml")).unwrap(), "kept", "{attack}: {said}");
+        // What the attack could take away is nothing that matters here.
+        let again = Command::new("git").args(["init", "-q", "."]).current_dir(workdir.path()).status().unwrap();
+        assert!(again.success());
+    }
+    let work = "echo x > g.txt && git add g.txt && git commit -qm one && git checkout -qb two && git gc -q";
+    let (said, code) = bash(&mut bench, work).await;
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_granted_is_what_is_there_at_the_call() {
     for mode in TIERS {
         let workdir = workdir();

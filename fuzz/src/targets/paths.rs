@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use playhouse_protocol::{Cancel, EffectClass, SessionId, ToolContext, ToolError, ToolResult};
-use playhouse_tools::{ToolSet, Vetted, default_tools};
+use playhouse_tools::{Sandbox, ToolRuntime, ToolSet, Vetted, default_tools};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -64,6 +64,8 @@ const MAX_ACTS: usize = 12;
 /// What the file outside is called and what is in it. No path can name it by accident.
 const OUTSIDER: &str = "kept-from-everyone";
 const SECRET: &str = "nobody reads this line";
+
+static RUNTIME: LazyLock<ToolRuntime> = LazyLock::new(|| ToolRuntime::new("fuzz"));
 
 static TOOLS: LazyLock<ToolSet> =
     LazyLock::new(|| ToolSet::new(default_tools()).expect("the built-in tools make a set"));
@@ -194,7 +196,7 @@ impl Scene {
     async fn call(&self, name: &str, path: &str, args: Value) {
         let Vetted::Ready { .. } = TOOLS.vet(name, &args) else { return };
         let tool = TOOLS.get(name).expect("a built-in tool");
-        let result = tool.execute(args.clone(), self.context(name)).await;
+        let result = RUNTIME.call(&*tool, Sandbox::default(), args.clone(), self.context(name)).await;
         self.check(&format!("{name} {args}"), path, &result);
     }
 

@@ -17,7 +17,7 @@ use crate::cli::commands::damaged;
 use crate::cli::exit::Exit;
 use crate::cli::house::unusable;
 use crate::cli::terminal::follow::unwritten;
-use crate::cli::terminal::text::{Tint, error_line, one_line, width};
+use crate::cli::terminal::text::{Tint, error_line, for_stdout, one_line, width};
 use crate::cli::terminal::view::write_out;
 
 /// Lists, shows or removes.
@@ -116,7 +116,7 @@ pub(super) fn print_each<T, E: fmt::Display>(
     let mut out = BufWriter::new(io::stdout().lock());
     for one in all {
         let text = text(one.map_err(Exit::refused)?)?;
-        out.write_all(text.as_bytes()).map_err(|error| unwritten(&error))?;
+        out.write_all(for_stdout(&text).as_bytes()).map_err(|error| unwritten(&error))?;
     }
     out.flush().map_err(|error| unwritten(&error))
 }

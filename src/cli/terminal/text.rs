@@ -1,8 +1,10 @@
 //! What is written to a terminal: colours, lines on stderr, how much fits.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use playhouse::protocol::mask_patterns;
+use playhouse::text::is_bidirectional;
 pub use playhouse::text::{cut, harmless, one_line, spelled_out};
 
 /// How a line on stderr looks on a terminal.
@@ -58,6 +60,24 @@ pub fn error_line(head: &str, text: &str, tint: Tint) {
     let (on, off) = tint.codes(stderr_colours());
     // With stderr gone there is nobody to tell.
     let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(&mask_patterns(text)));
+}
+
+/// The text as stdout gets it: on a terminal, what would turn text around or control it unseen is written out, in a way
+/// that JSON reads as the same.
+pub fn for_stdout(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| is_bidirectional(c) || matches!(c, '\u{80}'..='\u{9f}');
+    if !text.contains(is_odd) || !io::stdout().is_terminal() {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_odd(c) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// How wide the terminal on stdout is; `None` when there is none.

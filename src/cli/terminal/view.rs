@@ -13,7 +13,7 @@ use playhouse::tools::summary;
 
 use crate::cli::terminal::ask::{Asking, can_ask};
 use crate::cli::terminal::sub_agents::SubAgents;
-use crate::cli::terminal::text::{Tint, cut, harmless, one_line, stderr_colours};
+use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, stderr_colours};
 use crate::cli::terminal::totals::Totals;
 
 /// What goes to stdout.
@@ -341,7 +341,7 @@ fn json_line(event: &Event) -> io::Result<()> {
 /// Writes to stdout at once, all of it or an error: never a panic.
 pub fn write_out(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(for_stdout(text).as_bytes())?;
     out.flush()
 }
 

@@ -91,6 +91,7 @@ pub(crate) const KEYS: &[Key] = &[
         project Rule::Narrows("only to lower it", confinement::lower),
         sets |it, settings| settings.restrictions.sandbox.file = it.by_project().copied().map(confinement::bytes)),
     key!("tool_env", confinement.environment, confinement::NAMES),
+    key!("guarded", confinement.guarded, confinement::GUARDED),
     key!("durability", durability, types::DURABILITY,
         flags &[Flag {
             words: &["flush", "os", "none"],

@@ -1,6 +1,6 @@
 //! What the processes of tools are kept in: the keys `sandbox…` and `tool_env`.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use playhouse_protocol::SandboxMode;
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
@@ -29,6 +29,8 @@ settings! {
         file_mb: u32 = megabytes(ProcessLimits::default().file),
         /// Variables that tools get beside the usual ones.
         environment: Vec<String> = Vec::new(),
+        /// Files and folders of a project whose change is dangerous, beside the usual ones.
+        guarded: Vec<String> = Vec::new(),
     }
     beside {
         /// The file that says all this, which no tool gets.
@@ -50,6 +52,7 @@ impl Confinement {
             },
             environment: self.environment.value.clone(),
             hidden: self.hidden.clone(),
+            guarded: self.guarded.value.clone(),
         }
     }
 }
@@ -113,6 +116,21 @@ pub(crate) const NAMES: Codec<Vec<String>> = Codec {
     show: |names| Shown::List(names.clone()),
 };
 
+pub(crate) const GUARDED: Codec<Vec<String>> = Codec {
+    takes: "a list of files and folders, as seen from a project",
+    read: |given, _| {
+        let places = given.list()?;
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        let is_place = |place: &String| !place.is_empty() && Path::new(place).components().all(is_plain);
+        if !places.iter().all(is_place) {
+            let text = "each is named as in `deploy/prod.yaml`, without `/` before it and without `.` and `..`";
+            return Err(Bad::Because(text.to_owned()));
+        }
+        Ok(places)
+    },
+    show: |places| Shown::List(places.clone()),
+};
+
 /// A project may have itself kept in more strictly.
 pub(crate) fn stricter(now: &SandboxMode, wanted: SandboxMode) -> Narrowed<SandboxMode> {
     match wanted {
@@ -156,6 +174,15 @@ mod tests {
         assert_eq!(stricter(&Landlock, Auto), Narrowed::Less(None));
         assert!(matches!(less_network(&Network::Granted, Network::Granted), Narrowed::Refused(_)));
         assert_eq!((lower(&5, 4), lower(&5, 6)), (Narrowed::Granted(4), Narrowed::Less(None)));
+    }
+
+    #[test]
+    fn a_guarded_place_is_named_as_seen_from_a_project() {
+        let read = |name: &str| (GUARDED.read)(Given::List(vec![name.to_owned()]), None);
+        assert_eq!(read("deploy/prod.yaml"), Ok(vec!["deploy/prod.yaml".to_owned()]));
+        for bad in ["", "/etc", "../x", "./x", "a/../b"] {
+            assert!(matches!(read(bad), Err(Bad::Because(_))), "{bad}");
+        }
     }
 
     #[test]

@@ -17,6 +17,9 @@ const MOST_TEXT: usize = 10_000;
 /// How much of a command an error repeats, in characters.
 const MOST_COMMAND: usize = 80;
 
+/// What some programs write before any text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// What hooks say, taken together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HookAnswer {
@@ -105,20 +108,62 @@ pub(super) fn read(event: HookEvent, hook: &CommandHook, ended: Ended) -> HookAn
 /// What a command said on stdout.
 fn said(event: HookEvent, of: &str, out: &Output) -> HookAnswer {
     let text = match out {
-        Output::Whole(text) => text.trim(),
+        Output::Whole(text) => text.trim_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK),
         Output::Cut(_) => return HookAnswer::failure(format!("{of} wrote more than 256 KiB: make its answer shorter")),
     };
     if !text.starts_with('{') {
         let is_context = matches!(event, HookEvent::UserPromptSubmit | HookEvent::SessionStart);
-        return if is_context { HookAnswer::adding(text.to_owned()) } else { HookAnswer::default() };
+        return match (may_hold_answer(text), is_context) {
+            (true, _) => {
+                let hint = "write the answer alone, as one JSON object in UTF-8, and anything else to stderr";
+                HookAnswer::failure(format!("{of} wrote what may be an answer and cannot be read as one: {hint}"))
+            }
+            (false, true) => HookAnswer::adding(text.to_owned()),
+            (false, false) => HookAnswer::default(),
+        };
     }
-    match serde_json::from_str::<Said>(text) {
-        Ok(said) => said.meaning(event, of),
+    let read = serde_json::from_str::<Value>(text).and_then(|value| {
+        let stray = stray_word(&value);
+        Ok((serde_json::from_str::<Said>(text)?, stray))
+    });
+    match read {
+        Ok((_, Some(word))) => {
+            let hint =
+                "`decision` and `continue` are the answer's own, `permissionDecision` its `hookSpecificOutput`'s";
+            HookAnswer::failure(format!("{of} wrote `{word}` where it means nothing: {hint}"))
+        }
+        Ok((said, None)) => said.meaning(event, of),
         Err(error) => {
             let hint = "write a hook's answer, or no text that begins with `{`";
             HookAnswer::failure(format!("{of} wrote JSON that is no answer ({error}): {hint}"))
         }
     }
+}
+
+/// The keys of an answer that decide something.
+const DECIDING: [&str; 4] = ["hookSpecificOutput", "permissionDecision", "decision", "continue"];
+
+/// Whether a text that is no JSON object could be an answer that was spoilt: one behind other words, within something
+/// else, or in another encoding than UTF-8.
+fn may_hold_answer(text: &str) -> bool {
+    let is_garbled = text.contains(['\0', char::REPLACEMENT_CHARACTER]);
+    let names_key = DECIDING.iter().any(|key| text.contains(&format!("\"{key}\"")));
+    let begins =
+        |line: &str| line.trim_start_matches(|c: char| c.is_whitespace() || c == BYTE_ORDER_MARK).starts_with('{');
+    is_garbled || names_key || text.lines().any(begins) || serde_json::from_str::<Value>(text).is_ok()
+}
+
+/// A word that decides in its own place and is in another, or written in another case.
+fn stray_word(answer: &Value) -> Option<String> {
+    let plain = |key: &str| key.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    let means = |key: &str| DECIDING.into_iter().find(|word| plain(word) == plain(key));
+    let fields = answer.as_object()?;
+    let stray = |key: &&String| means(key).is_some_and(|word| key.as_str() != word || word == "permissionDecision");
+    if let Some(key) = fields.keys().find(stray) {
+        return Some(key.clone());
+    }
+    let specific = fields.get("hookSpecificOutput")?.as_object()?;
+    specific.keys().find(|key| means(key).is_some_and(|_| key.as_str() != "permissionDecision")).cloned()
 }
 
 impl Said {

@@ -167,7 +167,7 @@ impl Tool for Bash {
         if command.contains('\0') {
             return Err(ToolError::InvalidArgs("`command` contains a NUL character; leave it out".to_owned()));
         }
-        let mark = Mark::here();
+        let mark = Mark::here()?;
         let mut shell = quiet("bash");
         set_out(&mut shell, command, &mark);
         shell.current_dir(&ctx.cwd);

@@ -124,7 +124,7 @@ fn edit(
         std::io::ErrorKind::IsADirectory => asked.is_directory(),
         _ => asked.unusable(Use::Write, &error),
     };
-    let spot = Root::open(asked)?.spot().map_err(failed)?;
+    let spot = Root::open(asked)?.spot_to_write().map_err(failed)?;
     let file = spot.key().map_err(failed)?;
     let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
     let files = claim.files.clone();

@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use playhouse_protocol::{Cancel, EffectClass, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
-use crate::files::paths::{Root, guard, open_folder};
+use crate::files::paths::{Root, open_folder};
 use crate::files::{AskedPath, Use, number, path_of};
 use crate::run::blocking;
 use crate::summary::CallSummary;
@@ -80,9 +80,9 @@ impl Tool for ListFiles {
                 }
                 Ok(_) | Err(_) => asked.unusable(Use::Read, &error),
             })?;
-            guard(&dir, Path::new("")).map_err(|error| asked.unusable(Use::Read, &error))?;
+            root.guard(&dir, Path::new("")).map_err(|error| asked.unusable(Use::Read, &error))?;
             let mut listing = Listing { limit: limit.clamp(1, MAX_LIMIT), lines: Vec::new(), omitted: 0 };
-            listing.walk(&dir, "", depth, cancel).map_err(|stop| match stop {
+            listing.walk(&root, &dir, "", depth, cancel).map_err(|stop| match stop {
                 Stop::Cancelled => ToolError::Cancelled,
                 Stop::Failed(error) => asked.unusable(Use::Read, &error),
             })?;
@@ -112,7 +112,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn walk(&mut self, dir: &Dir, prefix: &str, depth: u64, cancel: &Cancel) -> Result<(), Stop> {
+    fn walk(&mut self, root: &Root, dir: &Dir, prefix: &str, depth: u64, cancel: &Cancel) -> Result<(), Stop> {
         let room = self.limit.saturating_sub(self.lines.len());
         // The smallest names that have room: a directory of millions is not held in memory.
         let mut first: BTreeMap<OsString, EntryKind> = BTreeMap::new();
@@ -147,8 +147,8 @@ impl Listing {
             let line = format!("{prefix}{shown}{mark}");
             self.lines.push(line.clone());
             if kind == EntryKind::Directory && depth > 1 {
-                let below = open_folder(dir, &name).map_err(Stop::Failed);
-                match below.and_then(|below| self.walk(&below, &line, depth - 1, cancel)) {
+                let below = open_folder(dir, &name).and_then(|below| root.guard(&below, Path::new("")).map(|()| below));
+                match below.map_err(Stop::Failed).and_then(|below| self.walk(root, &below, &line, depth - 1, cancel)) {
                     Ok(()) => {}
                     Err(Stop::Cancelled) => return Err(Stop::Cancelled),
                     Err(Stop::Failed(error)) => {

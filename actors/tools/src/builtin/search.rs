@@ -19,7 +19,7 @@ use playhouse_protocol::{Cancel, EffectClass, Secrets, Subject, ToolContext, Too
 use serde_json::{Value, json};
 
 use crate::builtin::parallel::{More, parallel};
-use crate::files::paths::{Root, guard};
+use crate::files::paths::Root;
 use crate::files::{AskedPath, Use, number, path_of, text};
 use crate::output::{self, OutputName, OutputRoom};
 use crate::run::blocking;
@@ -165,7 +165,7 @@ fn search(
     let failed = |error: io::Error| asked.unusable(Use::Read, &error);
     let start = root.dir.metadata(&root.path).map_err(failed)?;
     if let Ok(dir) = root.dir.open_dir(&root.path) {
-        guard(&dir, Path::new("")).map_err(failed)?;
+        root.guard(&dir, Path::new("")).map_err(failed)?;
     }
     let (most, secrets) = (found.most, found.secrets.clone());
     let worker = || {
@@ -271,7 +271,7 @@ fn plain(path: &Path) -> PathBuf {
 fn open(root: &Root, path: &Path) -> io::Result<Option<File>> {
     let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = root.dir.open_with(path, OpenOptions::new().read(true).custom_flags(no_wait))?.into_std();
-    guard(&file, Path::new(""))?;
+    root.guard(&file, Path::new(""))?;
     Ok(file.metadata()?.is_file().then_some(file))
 }
 

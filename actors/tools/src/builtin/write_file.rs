@@ -94,9 +94,12 @@ fn write(
         _ => asked.unusable(Use::Write, &error),
     };
     let root = Root::open(asked)?;
-    let spot = match root.spot() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => root.make_folders().and_then(|()| root.spot()),
-        spot => spot,
+    let (spot, folders) = match root.spot_to_write() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let made = root.make_folders().map_err(failed)?;
+            (root.spot_to_write(), Some(made))
+        }
+        spot => (spot, None),
     };
     let spot = spot.map_err(failed)?;
     let file = spot.key().map_err(failed)?;
@@ -104,6 +107,9 @@ fn write(
     let made = match open_if_there(asked, &spot, Use::Write)? {
         None => {
             replace(asked, &spot, Old::Nothing, content, &claim, cancel)?;
+            if let Some(folders) = folders {
+                folders.keep();
+            }
             true
         }
         Some(mut old) => {

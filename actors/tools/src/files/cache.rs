@@ -129,7 +129,7 @@ mod tests {
 
     fn keys(count: usize) -> Vec<FileKey> {
         let folder = tempfile::tempdir().unwrap();
-        let asked = |n: usize| AskedPath { shown: n.to_string(), cwd: folder.path().to_owned() };
+        let asked = |n: usize| AskedPath::for_test(&n.to_string(), folder.path());
         (0..count).map(|n| Root::open(&asked(n)).unwrap().spot().unwrap().key().unwrap()).collect()
     }
 

@@ -14,7 +14,6 @@ use crate::files::{AskedPath, Use};
 use crate::process::sweeps::Sweeps;
 use crate::runtime::{SCOPE, Scope};
 use crate::sandbox::{Confined, Sandbox};
-use crate::tool::Tool;
 
 fn ctx(folder: &Path, session: &str) -> ToolContext {
     ToolContext {
@@ -31,14 +30,14 @@ fn ctx(folder: &Path, session: &str) -> ToolContext {
 }
 
 fn place(folder: &Path, name: &str) -> (AskedPath, Spot) {
-    let asked = AskedPath { shown: name.to_owned(), cwd: folder.to_owned() };
+    let asked = AskedPath::for_test(name, folder);
     let spot = Root::open(&asked).unwrap().spot().unwrap();
     (asked, spot)
 }
 
 async fn edit(ctx: ToolContext, old: &str, new: &str) -> Result<ToolResult, ToolError> {
     let args = json!({"path": "a.txt", "edits": [{"old_text": old, "new_text": new}]});
-    EditFile.execute(args, ctx).await
+    ToolRuntime::here().call(&EditFile, Sandbox::default(), args, ctx).await
 }
 
 fn holder(session: &str) -> Holder {
@@ -73,7 +72,8 @@ async fn a_change_waits_ten_seconds_and_is_then_told_who_holds_the_file() {
                 on something else";
     assert_eq!(edit(ctx(folder.path(), "bob"), "one", "two").await, Err(ToolError::Failed(said.to_owned())));
     assert_eq!(started.elapsed().as_secs(), WAIT.as_secs());
-    let write = WriteFile.execute(json!({"path": "a.txt", "content": "x"}), ctx(folder.path(), "bob"));
+    let (runtime, args) = (ToolRuntime::here(), json!({"path": "a.txt", "content": "x"}));
+    let write = runtime.call(&WriteFile, Sandbox::default(), args, ctx(folder.path(), "bob"));
     assert_eq!(write.await, Err(ToolError::Failed(said.to_owned())));
     assert_eq!(fs::read_to_string(folder.path().join("a.txt")).unwrap(), "one");
     drop(claim);

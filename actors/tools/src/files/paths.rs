@@ -10,7 +10,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -18,9 +19,10 @@ use playhouse_protocol::ToolError;
 use rustix::fs::{Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
+use crate::files::guarded::{beneath, guarded, same};
 use crate::files::{AskedPath, Use};
 use crate::output::OutputName;
-use crate::runtime::SCOPE;
+use crate::sandbox::Confined;
 
 /// How many links in a row are followed, as the kernel has it.
 const MAX_LINKS: usize = 40;
@@ -32,6 +34,30 @@ pub(crate) struct Root {
     pub(crate) dir: Dir,
     /// The path, seen from there.
     pub(crate) path: PathBuf,
+    confined: Arc<Confined>,
+}
+
+/// Folders that were made for a file which is not there yet. Without it they are removed, the innermost first.
+#[derive(Debug)]
+pub(crate) struct NewFolders<'a> {
+    root: &'a Dir,
+    paths: Vec<PathBuf>,
+}
+
+impl NewFolders<'_> {
+    /// The file is there: they stay.
+    pub(crate) fn keep(mut self) {
+        self.paths.clear();
+    }
+}
+
+impl Drop for NewFolders<'_> {
+    fn drop(&mut self) {
+        for path in self.paths.iter().rev() {
+            // One that somebody else has put something into is not empty and stays.
+            let _ = self.root.remove_dir(path);
+        }
+    }
 }
 
 /// A name in a folder that was reached beneath the root; what has the name need not exist.
@@ -64,7 +90,8 @@ impl Root {
         let given = Path::new(&asked.shown);
         let path = if given.is_relative() { Some(given.to_owned()) } else { within(given, &asked.cwd) };
         let path = path.ok_or_else(|| asked.outside())?;
-        Ok(Self { dir, path: if path.as_os_str().is_empty() { ".".into() } else { path } })
+        let path = if path.as_os_str().is_empty() { ".".into() } else { path };
+        Ok(Self { dir, path, confined: asked.confined.clone() })
     }
 
     /// The folder and the name that the path leads to, links followed as long as they stay beneath the root.
@@ -81,7 +108,7 @@ impl Root {
             match readlinkat(&dir, &name, Vec::new()) {
                 Ok(target) => path = parent.join(OsString::from_vec(target.into_bytes())),
                 Err(Errno::INVAL | Errno::NOENT) => {
-                    guard(&dir, Path::new(&name))?;
+                    self.guard(&dir, Path::new(&name))?;
                     return Ok(Spot { dir, name });
                 }
                 Err(error) => return Err(error.into()),
@@ -90,17 +117,65 @@ impl Root {
         Err(Errno::LOOP.into())
     }
 
-    /// Makes the folders that the path goes through.
-    pub(crate) fn make_folders(&self) -> io::Result<()> {
+    /// As [`Root::spot`], for a change: a guarded place is changed under its own name only.
+    pub(crate) fn spot_to_write(&self) -> io::Result<Spot> {
+        let spot = self.spot()?;
+        self.refuse_other_name(&spot.dir, Path::new(&spot.name))?;
+        Ok(spot)
+    }
+
+    /// Makes the folders that the path goes through. They go again, unless they are kept or something is in them.
+    pub(crate) fn make_folders(&self) -> io::Result<NewFolders<'_>> {
         let folder = folder_of(&self.path);
         for above in folder.ancestors() {
             let there = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            if let (Ok(dir), Ok(rest)) = (self.dir.open_dir(there), folder.strip_prefix(above)) {
-                guard(&dir, rest)?;
+            if let (Ok(dir), Ok(rest)) = (self.dir.open_dir(there), self.path.strip_prefix(above)) {
+                self.guard(&dir, rest)?;
+                self.refuse_other_name(&dir, rest)?;
                 break;
             }
         }
-        self.dir.create_dir_all(folder)
+        let mut made = NewFolders { root: &self.dir, paths: Vec::new() };
+        let mut path = PathBuf::new();
+        for part in folder.components() {
+            path.push(part);
+            match self.dir.create_dir(&path) {
+                Ok(()) => made.paths.push(path.clone()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // `.` and `..` are no names to make, but may lead on, or out.
+                Err(_) if matches!(part, Component::CurDir | Component::ParentDir) => {
+                    self.dir.open_dir(&path)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(made)
+    }
+
+    /// Refuses a change of a guarded place that the call did not name: it was judged, and perhaps approved, by its name.
+    fn refuse_other_name(&self, opened: impl AsFd, rest: &Path) -> io::Result<()> {
+        let (found, cwd) = (place_of(opened, rest)?, place_of(&self.dir, Path::new(""))?);
+        let found = found.strip_prefix(&cwd).unwrap_or(&found);
+        match guarded(found, &self.confined.sandbox.rules.guarded) {
+            Some(_) if !same(found, &beneath(&self.path, Path::new(""))) => {
+                let name = found.display();
+                Err(io::Error::other(format!("it is `{name}`, which is guarded: name it so, and it is asked about")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses what is kept from tools. Where it is, is asked of what was opened: no link and no race leads past this.
+    pub(crate) fn guard(&self, opened: impl AsFd, rest: &Path) -> io::Result<()> {
+        let hidden = self.confined.hidden_here();
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let path = place_of(opened, rest)?;
+        if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return Err(io::Error::other("it is kept from tools: it holds keys, or the rules that they are under"));
+        }
+        Ok(())
     }
 }
 
@@ -155,18 +230,10 @@ pub(crate) fn open_folder(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     Ok(Dir::from_std_file(File::from(openat(dir, name, flags, Mode::empty())?)))
 }
 
-/// Refuses what is kept from tools. Where it is, is asked of what was opened: no link and no race leads past this.
-pub(crate) fn guard(opened: impl AsFd, rest: &Path) -> io::Result<()> {
-    let hidden = SCOPE.try_with(|scope| scope.confined.clone());
-    let Some(confined) = hidden.ok().filter(|confined| !confined.hidden_here().is_empty()) else { return Ok(()) };
-    let mut path = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))?;
-    if !rest.as_os_str().is_empty() {
-        path.push(rest);
-    }
-    if confined.hidden_here().iter().any(|hidden| path.starts_with(hidden)) {
-        return Err(io::Error::other("it is kept from tools: it holds keys, or the rules that they are under"));
-    }
-    Ok(())
+/// Where something lies beneath what was opened.
+fn place_of(opened: impl AsFd, rest: &Path) -> io::Result<PathBuf> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))?;
+    Ok(if rest.as_os_str().is_empty() { path } else { beneath(&path.join(rest), Path::new("")) })
 }
 
 fn folder_of(path: &Path) -> PathBuf {
@@ -195,7 +262,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("real"), "x").unwrap();
         fs::write(folder.path().join("a"), "x").unwrap();
-        let asked = AskedPath { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let asked = AskedPath::for_test("a", folder.path());
         let spot = Root::open(&asked).unwrap().spot().unwrap();
         fs::remove_file(folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink("real", folder.path().join("a")).unwrap();
@@ -213,7 +280,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("b", folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink("a", folder.path().join("b")).unwrap();
-        let asked = AskedPath { shown: "a".to_owned(), cwd: folder.path().to_owned() };
+        let asked = AskedPath::for_test("a", folder.path());
         let error = Root::open(&asked).unwrap().spot().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
     }
@@ -224,7 +291,7 @@ mod tests {
         let real = folder.path().canonicalize().unwrap();
         fs::create_dir(real.join("real")).unwrap();
         std::os::unix::fs::symlink("real", real.join("named")).unwrap();
-        let path = |shown: String| Root::open(&AskedPath { shown, cwd: real.join("named") }).map(|root| root.path);
+        let path = |shown: String| Root::open(&AskedPath::for_test(&shown, &real.join("named"))).map(|root| root.path);
         assert_eq!(path(format!("{}/named/x", real.display())), Ok("x".into()));
         assert_eq!(path(format!("{}/real/x", real.display())), Ok("x".into()));
         assert_eq!(path(format!("{}/real", real.display())), Ok(".".into()));

@@ -158,7 +158,7 @@ mod tests {
     use std::path::Path;
 
     fn place(folder: &Path, name: &str) -> (AskedPath, Spot) {
-        let asked = AskedPath { shown: name.to_owned(), cwd: folder.to_owned() };
+        let asked = AskedPath::for_test(name, folder);
         let spot = Root::open(&asked).unwrap().spot().unwrap();
         (asked, spot)
     }

@@ -136,7 +136,7 @@ mod tests {
     use std::path::Path;
 
     fn key(folder: &Path, path: &str) -> FileKey {
-        let asked = AskedPath { shown: path.to_owned(), cwd: folder.to_owned() };
+        let asked = AskedPath::for_test(path, folder);
         Root::open(&asked).unwrap().spot().unwrap().key().unwrap()
     }
 

@@ -17,11 +17,12 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use playhouse_protocol::ToolError;
 use tokio::process::Command;
 
 use crate::process::Processes;
 use crate::process::sweeps::Sweeps;
-use crate::runtime::{SCOPE, ToolRuntime};
+use crate::runtime::{SCOPE, Scope, ToolRuntime};
 use crate::sandbox::{Confined, ProcessLimits, passed};
 
 /// The variable that names the house a process belongs to.
@@ -52,12 +53,10 @@ pub struct Mark {
 
 impl Mark {
     /// A new mark, for the house whose tool is running here.
-    pub(crate) fn here() -> Self {
-        let mark = ToolRuntime::here().mark();
-        match SCOPE.try_with(|scope| (scope.sweeps.clone(), scope.confined.clone())) {
-            Ok((sweeps, confined)) => Self { sweeps: Some(sweeps), confined: Some(confined), ..mark },
-            Err(_) => mark,
-        }
+    pub(crate) fn here() -> Result<Self, ToolError> {
+        let confined = Some(Scope::confined()?);
+        let sweeps = SCOPE.try_with(|scope| scope.sweeps.clone()).ok();
+        Ok(Self { sweeps, confined, ..ToolRuntime::here().mark() })
     }
 
     pub(crate) fn new(house: &str, processes: Processes) -> Self {

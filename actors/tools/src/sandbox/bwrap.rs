@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command as Std, Stdio};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -14,11 +14,9 @@ use tokio::process::{Child, Command};
 use super::grants::{self, Right};
 use super::seccomp::{self, Sockets};
 use super::{Confined, Network, SandboxError, places};
+use crate::files::guarded::{InBwrap, PLACES};
 
 const PROGRAM: &str = "bwrap";
-
-/// Beneath the working directory, what other programs of the user's run or are led by: it can be read, not written.
-const LED_BY: [&str; 6] = [".git/hooks", ".git/config", ".claude", ".playhouse", "playhouse.toml", ".envrc"];
 
 /// Starts a command in it. Its input is empty and both of its outputs are piped. The command itself begins when the gate
 /// is dropped; bubblewrap prepares everything meanwhile.
@@ -96,8 +94,12 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
     for (path, how) in binds {
         add(&[how, path.as_os_str(), path.as_os_str()]);
     }
-    for led_by in LED_BY.map(|name| cwd.join(name)) {
-        add(&[text("--ro-bind-try"), led_by.as_os_str(), led_by.as_os_str()]);
+    let hidden = confined.hidden();
+    for (path, how) in guarded_binds(&cwd, &confined.sandbox.rules.guarded) {
+        // What holds something hidden is granted in parts already.
+        if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+            add(&[text(how), path.as_os_str(), path.as_os_str()]);
+        }
     }
     // The folders that lead to what is granted are nobody's to write in.
     if in_parts {
@@ -105,6 +107,31 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
     }
     add(&[text("--remount-ro"), text("/")]);
     all
+}
+
+/// The guarded places of the working directory, and how each is bound. What something is bound to cannot be moved.
+fn guarded_binds(cwd: &Path, more: &[String]) -> Vec<(PathBuf, &'static str)> {
+    const READ_ONLY: &str = "--ro-bind-try";
+    let mut binds = Vec::new();
+    for place in PLACES {
+        let path = cwd.join(place.name);
+        match place.in_bwrap {
+            InBwrap::Open => {}
+            InBwrap::ReadOnly => binds.push((path, READ_ONLY)),
+            // In a worktree it is a file that says where the rest is.
+            InBwrap::Kept(_) if path.is_file() => binds.push((path, READ_ONLY)),
+            InBwrap::Kept(inside) => {
+                let inside = inside.iter().map(|name| (path.join(name), READ_ONLY)).collect::<Vec<_>>();
+                // Nothing can be bound to a link itself.
+                if !path.is_symlink() {
+                    binds.push((path, "--bind-try"));
+                }
+                binds.extend(inside);
+            }
+        }
+    }
+    binds.extend(more.iter().map(|name| (cwd.join(name), READ_ONLY)));
+    binds
 }
 
 /// The filter in a file without a name, which the next process to be started inherits, and nobody can change.
