@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod follow;
+mod question;
 pub mod signals;
 mod sub_agents;
 pub mod text;

@@ -146,3 +146,36 @@ fn names(desk: &Desk) -> Vec<String> {
     names.sort();
     names
 }
+
+#[test]
+fn f52_a_secret_is_not_shown_however_a_file_writes_it() {
+    let desk = Desk::new();
+    let value = "tok/en value+9&\"x\"";
+    // In base64 as `base64 -w 20` writes it, with a user's name before it.
+    let files = [
+        ("lines.txt", "dXNlcjp0b2svZW4gdmFs\ndWUrOSYieCI=\n"),
+        ("json.txt", r#"{"k":"tok\/en value+9\u0026\"x\""}"#),
+        ("nested.txt", r#"{"a":"{\"k\":\"tok\\/en value+9\\u0026\\\"x\\\"\"}"}"#),
+        ("lower.txt", "k=tok%2fen%20value%2b9%26%22x%22"),
+        ("upper.txt", "k=tok%2Fen%20value%2B9%26%22x%22"),
+        ("form.txt", "k=tok%2Fen+value%2B9%26%22x%22"),
+        ("html.txt", "<b>tok/en value+9&amp;&quot;x&quot;</b>"),
+        ("numbers.txt", "tok&#47;en value&#x2b;9&#38;&#34;x&#34;"),
+    ];
+    let mut calls = Vec::new();
+    for (name, text) in files {
+        desk.write(name, text);
+        calls.push(json!({"name": "read_file", "arguments": {"path": name}}));
+        calls.push(json!({"name": "bash", "arguments": {"command": format!("cat {name}")}}));
+    }
+    let script = one_by_one(&desk, &calls);
+    let mut command = desk.command(&["run", "--json", "--permission", "yolo", "--script", &script, "go"]);
+    let done = command.env("MY_TOKEN", value).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success(), "{said}");
+    let results: Vec<&str> = said.lines().filter(|line| line.contains("\"ToolExecutionEnd\"")).collect();
+    assert_eq!(results.len(), calls.len(), "{said}");
+    for result in results {
+        assert!(result.contains("[secret:MY_TOKEN]"), "{result}");
+    }
+}

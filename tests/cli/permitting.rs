@@ -80,7 +80,7 @@ fn an_answer_on_the_terminal_lasts_as_long_as_it_says() {
     let run = ["run", "--script", script.as_str(), "write"];
     let (code, screen) = desk.on_terminal_answering(&run, &config, "n use another name\r");
     assert_eq!(code, Some(0), "{screen}");
-    assert!(screen.contains("[y/s/a/N]") && screen.contains("the user said no: use another name"), "{screen}");
+    assert!(screen.contains("[y/s/a/n/?]") && screen.contains("the user said no: use another name"), "{screen}");
     assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
 
     let (code, screen) = desk.on_terminal_answering(&run, &config, "a\r");
@@ -198,4 +198,50 @@ fn a_hooks_answer_that_cannot_be_read_blocks() {
     let mut command = desk.command(&["run", "--permission", "yolo", "--script", &script, "go"]);
     let done = command.env("PLAYHOUSE_CONFIG", &config).output().unwrap();
     assert!(desk.work().join("a.txt").exists(), "{done:?}");
+}
+
+#[test]
+fn a_question_shows_both_ends_of_a_command_and_takes_only_the_keys_it_offers() {
+    let desk = Desk::new();
+    let config = desk.work().with_file_name("config.toml");
+    std::fs::write(&config, "").unwrap();
+    let command =
+        format!("touch first.txt; echo {} > /dev/null; rm -r middle; sh -c 'touch last.txt'", "x".repeat(5_000));
+    let call = json!({"text": "", "tool_calls": [{"name": "bash", "arguments": {"command": command}}]});
+    let script = desk.script("long.json", json!([call, {"text": "Done."}]));
+    // Neither a key that is not offered nor none at all is an answer.
+    let steps = [
+        ("[y/n/?] ", "a\r"),
+        ("Answer with one of these keys; ? explains them. [y/n/?] ", "?\r"),
+        ("All of it:", "\r"),
+        ("[y/n/?] ", "n not that\r"),
+    ];
+    let run = ["run", "--script", script.as_str(), "go"];
+    let (code, screen) = desk.on_terminal_typing(&run, &config, &steps);
+    assert_eq!(code, Some(0), "{screen}");
+    let (asked, _) = screen.split_once("[y/n/?] ").unwrap();
+    assert!(
+        asked.contains("Allow bash (dangerous): touch first.txt; echo xxx") && asked.contains("touch last.txt'"),
+        "{asked}"
+    );
+    assert!(asked.contains("characters are left out: ? shows them") && asked.chars().count() < 900, "{asked}");
+    assert!(asked.contains("It runs touch, echo, rm, sh"), "{asked}");
+    assert!(screen.contains(&"x".repeat(80)) && screen.contains("a yes for longer is not offered"), "{screen}");
+    assert!(screen.contains("the user said no: not that") && !desk.work().join("first.txt").exists(), "{screen}");
+}
+
+#[test]
+fn an_edit_is_asked_about_as_a_diff_with_its_path_first() {
+    let desk = Desk::new();
+    let config = desk.work().with_file_name("config.toml");
+    std::fs::write(&config, "").unwrap();
+    desk.write("a.txt", "one\ntwo\nthree\n");
+    let edits = json!([{"old_text": "one\ntwo", "new_text": "one\n2"}]);
+    let call =
+        json!({"text": "", "tool_calls": [{"name": "edit_file", "arguments": {"edits": edits, "path": "a.txt"}}]});
+    let script = desk.script("edit.json", json!([call, {"text": "Done."}]));
+    let (code, screen) = desk.on_terminal_answering(&["run", "--script", &script, "go"], &config, "y\r");
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("Allow edit_file: a.txt\r\n  one\r\n- two\r\n+ 2\r\n? (edit a file)"), "{screen:?}");
+    assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "one\n2\nthree\n");
 }

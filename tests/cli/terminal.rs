@@ -36,7 +36,7 @@ impl Desk {
     ) -> (Option<i32>, String) {
         let mut command = self.at_terminal(args);
         command.env("PLAYHOUSE_CONFIG", config);
-        perform_typing(command, "N] ", answer.as_bytes())
+        perform_typing(command, "/?] ", answer.as_bytes())
     }
 
     /// As above; this is typed before the question is there.
@@ -46,7 +46,27 @@ impl Desk {
             if let Some(early) = early.take_if(|_| screen.contains("Wait")) {
                 keys.write_all(early).unwrap();
             }
-            screen.contains("N] ").then(|| keys.write_all(answer.as_bytes()).unwrap()).is_some()
+            screen.contains("/?] ").then(|| keys.write_all(answer.as_bytes()).unwrap()).is_some()
+        })
+    }
+
+    /// As `on_terminal_answering`; each of these is typed when what comes before it is on the screen.
+    pub fn on_terminal_typing(
+        &self,
+        args: &[&str],
+        config: &std::path::Path,
+        mut steps: &[(&str, &str)],
+    ) -> (Option<i32>, String) {
+        let mut command = self.at_terminal(args);
+        command.env("PLAYHOUSE_CONFIG", config);
+        perform_with(command, |screen, keys| {
+            while let [(seen, typed), rest @ ..] = steps
+                && screen.contains(seen)
+            {
+                keys.write_all(typed.as_bytes()).unwrap();
+                steps = rest;
+            }
+            steps.is_empty()
         })
     }
 

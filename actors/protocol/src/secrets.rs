@@ -2,8 +2,10 @@
 //!
 //! A secret becomes a placeholder that has its name, `[secret:OPENAI_API_KEY]`: the same in every process that knows
 //! the value by that name, and no hint at the value. It is found as it is and in the spellings it is likely to come
-//! back in: escaped for JSON, encoded for a URL, in base64 (also in the middle of a longer text, as in a header with a
-//! user's name before it); of a value that has several lines, each longer line by itself.
+//! back in: escaped for JSON, a URL, a form or HTML, in base64 (also in the middle of a longer text, as in a header with a
+//! user's name before it, and over several lines); of a value that has several lines, each longer line by itself.
+
+mod spelled;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,6 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::lock::lock;
+use spelled::{Breaks, Spelled, Wanted};
 
 /// A value of fewer characters is part of too many words.
 const SHORTEST: usize = 8;
@@ -99,6 +102,15 @@ struct Set {
     /// The patterns in order, for texts that come in pieces.
     patterns: Vec<Box<[u8]>>,
     longest: usize,
+    /// The same, in the spellings that cannot be listed.
+    spelled: Spelled,
+}
+
+/// Where a secret is, and what stands for it.
+struct Found<'s> {
+    start: usize,
+    end: usize,
+    stand_in: &'s [u8],
 }
 
 impl Secrets {
@@ -106,14 +118,29 @@ impl Secrets {
     pub fn new<N: AsRef<str>>(named: impl IntoIterator<Item = (N, Secret)>) -> Self {
         let named: Vec<(Arc<str>, Secret)> =
             named.into_iter().map(|(name, secret)| (placeholder(name.as_ref()).into(), secret)).collect();
+        // What is in a placeholder is a name.
+        let counts = |value: &str| is_telling(value) && !named.iter().any(|(other, _)| other.contains(value));
+        Self::standing(&named, counts)
+    }
+
+    /// A set of values for which the same text stands, whatever they are.
+    pub fn all_as(stand_in: &str, values: impl IntoIterator<Item = Secret>) -> Self {
+        let stand_in: Arc<str> = stand_in.into();
+        let named: Vec<(Arc<str>, Secret)> = values.into_iter().map(|value| (stand_in.clone(), value)).collect();
+        Self::standing(&named, |value| !value.is_empty())
+    }
+
+    fn standing(named: &[(Arc<str>, Secret)], counts: impl Fn(&str) -> bool) -> Self {
         let mut taken = BTreeSet::new();
-        let (mut found, mut stand_ins) = (Vec::new(), Vec::new());
-        for (stand_in, secret) in &named {
+        let (mut found, mut stand_ins, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+        for (stand_in, secret) in named {
             let value = secret.expose().trim();
-            // What is in a placeholder is a name.
-            if !is_telling(value) || named.iter().any(|(other, _)| other.contains(value)) {
+            if !counts(value) {
                 continue;
             }
+            let lines = lines(value).chain([value]).map(|text| Wanted::new(text, Breaks::Never, stand_in));
+            wanted.extend(lines);
+            wanted.extend(in_base64(value).iter().map(|text| Wanted::new(text, Breaks::Anywhere, stand_in)));
             for spelling in spellings(value) {
                 if taken.insert(spelling.clone()) {
                     found.push(spelling.into_bytes());
@@ -126,7 +153,7 @@ impl Secrets {
         }
         let filters = filters(&taken);
         // A placeholder stands for itself, so that a text that is cleaned twice is the same.
-        for (stand_in, _) in &named {
+        for (stand_in, _) in named {
             if taken.insert(stand_in.to_string()) {
                 found.push(stand_in.as_bytes().to_vec());
                 stand_ins.push(stand_in.clone());
@@ -142,7 +169,8 @@ impl Secrets {
         let longest = found.iter().map(Vec::len).max().unwrap_or_default();
         let mut patterns: Vec<Box<[u8]>> = found.into_iter().map(Vec::into_boxed_slice).collect();
         patterns.sort_unstable();
-        Self(Some(Arc::new(Set { finder, filters, stand_ins, patterns, longest })))
+        let spelled = Spelled::new(wanted);
+        Self(Some(Arc::new(Set { finder, filters, stand_ins, patterns, longest, spelled })))
     }
 
     /// Whether no secret is known, so that every text is clean.
@@ -163,17 +191,17 @@ impl Secrets {
     }
 
     /// As [`Secrets::redact`], for bytes.
-    fn redact_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
+    pub fn redact_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         let Some(set) = &self.0 else { return Cow::Borrowed(bytes) };
         if set.is_clean(bytes) {
             return Cow::Borrowed(bytes);
         }
         let mut clean = Vec::with_capacity(bytes.len());
-        let mut done = 0;
-        for found in set.finder.find_iter(bytes) {
-            clean.extend_from_slice(bytes.get(done..found.start()).unwrap_or_default());
-            clean.extend_from_slice(set.stand_in(found.pattern().as_usize()));
-            done = found.end();
+        let (mut done, mut listed) = (0, Listed::NotSought);
+        while let Some(found) = set.find(bytes, done, &mut listed) {
+            clean.extend_from_slice(bytes.get(done..found.start).unwrap_or_default());
+            clean.extend_from_slice(found.stand_in);
+            done = found.end;
         }
         if done == 0 {
             return Cow::Borrowed(bytes);
@@ -238,7 +266,36 @@ impl fmt::Debug for Secrets {
 impl Set {
     /// Whether a fast look finds nothing.
     fn is_clean(&self, bytes: &[u8]) -> bool {
-        !self.filters.is_empty() && self.filters.iter().all(|filter| filter.find(bytes).is_none())
+        !self.filters.is_empty()
+            && self.filters.iter().all(|filter| filter.find(bytes).is_none())
+            && self.spelled.find(bytes, 0, bytes.len()).is_none()
+    }
+
+    /// The first secret from `from` on, in whichever spelling; the longest, if there are several.
+    fn find(&self, bytes: &[u8], from: usize, listed: &mut Listed) -> Option<Found<'_>> {
+        if !matches!(listed, Listed::At { start, .. } if *start >= from) && !matches!(listed, Listed::Nowhere) {
+            *listed = match self.finder.find(Input::new(bytes).range(from..)) {
+                Some(found) => {
+                    Listed::At { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() }
+                }
+                None => Listed::Nowhere,
+            };
+        }
+        let (until, known) = match listed {
+            Listed::At { start, end, pattern } => {
+                let stand_in = self.stand_in(*pattern);
+                (*start + 1, Some(Found { start: *start, end: *end, stand_in }))
+            }
+            Listed::Nowhere | Listed::NotSought => (bytes.len(), None),
+        };
+        match self.spelled.find(bytes, from, until) {
+            Some((start, end, stand_in))
+                if known.as_ref().is_none_or(|known| (start, known.end) < (known.start, end)) =>
+            {
+                Some(Found { start, end, stand_in: stand_in.as_bytes() })
+            }
+            Some(_) | None => known,
+        }
     }
 
     fn stand_in(&self, pattern: usize) -> &[u8] {
@@ -249,7 +306,8 @@ impl Set {
     fn open_end(&self, bytes: &[u8], from: usize) -> usize {
         let first = from.max(bytes.len().saturating_sub(self.longest.saturating_sub(1)));
         let begins = |at: &usize| bytes.get(*at..).is_some_and(|end| self.begins_with(end));
-        (first..bytes.len()).find(begins).unwrap_or(bytes.len())
+        let listed = (first..bytes.len()).find(begins).unwrap_or(bytes.len());
+        listed.min(self.spelled.open_end(bytes, from))
     }
 
     /// Whether a pattern begins with these bytes and goes on.
@@ -257,6 +315,13 @@ impl Set {
         let at = self.patterns.partition_point(|pattern| &**pattern <= start);
         self.patterns.get(at).is_some_and(|pattern| pattern.starts_with(start))
     }
+}
+
+/// The next of the listed spellings in a text, as far as it was looked for.
+enum Listed {
+    NotSought,
+    At { start: usize, end: usize, pattern: usize },
+    Nowhere,
 }
 
 /// Cleans a text that comes in pieces: what could be the beginning of a secret is kept back until more comes, and
@@ -283,20 +348,24 @@ impl Redactor {
             return Cow::Owned(bytes);
         }
         let mut clean = Vec::with_capacity(bytes.len());
-        let mut done = 0;
+        let (mut done, mut listed) = (0, Listed::NotSought);
         loop {
             let open = set.open_end(&bytes, done);
-            let found = set.finder.find(Input::new(&bytes).range(done..)).filter(|found| found.start() < open);
-            let Some(found) = found else {
+            let Some(found) = set.find(&bytes, done, &mut listed).filter(|found| found.start < open) else {
                 clean.extend_from_slice(bytes.get(done..open).unwrap_or_default());
                 bytes.drain(..open);
                 self.kept = bytes;
                 return Cow::Owned(clean);
             };
-            clean.extend_from_slice(bytes.get(done..found.start()).unwrap_or_default());
-            clean.extend_from_slice(set.stand_in(found.pattern().as_usize()));
-            done = found.end();
+            clean.extend_from_slice(bytes.get(done..found.start).unwrap_or_default());
+            clean.extend_from_slice(found.stand_in);
+            done = found.end;
         }
+    }
+
+    /// What is kept back: it could be the beginning of a secret.
+    pub fn kept(&self) -> &[u8] {
+        &self.kept
     }
 
     /// Nothing more comes: gives the rest.
@@ -390,7 +459,14 @@ fn spellings(value: &str) -> Vec<String> {
     let quoted = Value::from(value).to_string();
     all.extend(quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::to_owned));
     all.push(utf8_percent_encode(value, ENCODED).to_string());
-    all.push(STANDARD.encode(value));
+    all.extend(in_base64(value));
+    all.extend(lines(value).map(str::to_owned));
+    all
+}
+
+/// A value in base64, by itself and within something longer, in both alphabets.
+fn in_base64(value: &str) -> Vec<String> {
+    let mut all = vec![STANDARD.encode(value)];
     // Three bytes are four characters, so there are three ways to stand in a longer text. What mixes with a
     // neighbour is left out.
     for (before, mixed) in [(0, 0), (1, 2), (2, 3)] {
@@ -400,13 +476,15 @@ fn spellings(value: &str) -> Vec<String> {
         let end = encoded.len() - usize::from(bytes.len() % 3 != 0);
         all.extend(encoded.get(mixed..end).map(str::to_owned));
     }
-    let for_urls: Vec<String> = all.iter().skip(3).map(|text| text.replace('+', "-").replace('/', "_")).collect();
+    let for_urls: Vec<String> = all.iter().map(|text| text.replace('+', "-").replace('/', "_")).collect();
     all.extend(for_urls);
-    if value.contains('\n') {
-        let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE && !line.starts_with("-----"));
-        all.extend(lines.map(str::to_owned));
-    }
     all
+}
+
+/// The lines of a value with several that are secrets by themselves.
+fn lines(value: &str) -> impl Iterator<Item = &str> {
+    let is_long = |line: &&str| line.len() >= LINE && !line.starts_with("-----");
+    value.contains('\n').then(|| value.lines().map(str::trim).filter(is_long)).into_iter().flatten()
 }
 
 #[cfg(test)]

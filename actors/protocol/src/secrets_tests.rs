@@ -136,3 +136,85 @@ fn f52_a_vault_publishes_what_it_learns_and_forgets_only_what_passes() {
     assert_eq!(secrets.redact("token-number-000000 token-number-000001"), "token-number-000000 [secret:token]");
     assert_eq!(secrets.redact(VALUE), "[secret:LASTING]");
 }
+
+/// A value as something else writes it.
+fn spelled(value: &str, seed: u64) -> String {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut hex = |number: u32, width: usize| {
+        let text = format!("{number:0width$x}");
+        text.chars().map(|c| if random.bool() { c.to_ascii_uppercase() } else { c }).collect::<String>()
+    };
+    let mut all = String::new();
+    let mut choice = fastrand::Rng::with_seed(seed + 1);
+    // One kind for a text, as one program writes it.
+    let kind = choice.u8(0..5);
+    for c in value.chars() {
+        let code = u32::from(c);
+        match (kind, c.is_ascii_alphanumeric() && choice.u8(0..8) > 0) {
+            (_, true) => all.push(c),
+            (0, _) if c == ' ' && choice.bool() => all.push('+'),
+            (0, _) => c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| all.push_str(&format!("%{}", hex(b.into(), 2)))),
+            (1, _) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|u| all.push_str(&format!("\\u{}", hex(u32::from(*u), 4))))
+            }
+            (2, _) => all.push_str(&format!("&#x{};", hex(code, 2))),
+            (3, _) => all.push_str(&format!("&#{code};")),
+            (_, _) => all.push_str(&match c {
+                '"' | '/' | '\\' => format!("\\{c}"),
+                '\n' => "\\n".to_owned(),
+                c => c.to_string(),
+            }),
+        }
+    }
+    all
+}
+
+#[test]
+fn f52_a_known_value_is_found_however_it_is_escaped() {
+    let value = "s3cr3t/va+lue=\"9\" <&'é🦀>\\ x";
+    let secrets = Secrets::new([("API_KEY", Secret::new(value))]);
+    for seed in 0..1_000 {
+        let text = format!("a={}&b", spelled(value, seed));
+        assert_eq!(secrets.redact(&text), "a=[secret:API_KEY]&b", "seed {seed}: {text}");
+        let mut redactor = secrets.redactor();
+        let mut clean: Vec<u8> = text.bytes().flat_map(|byte| redactor.push(&[byte]).into_owned()).collect();
+        clean.extend(redactor.finish());
+        assert_eq!(String::from_utf8_lossy(&clean), "a=[secret:API_KEY]&b", "seed {seed}: {text}");
+    }
+    let within = json!({"a": json!({"b": json!({"c": value}).to_string()}).to_string()}).to_string();
+    assert!(secrets.redact(&within).contains("[secret:API_KEY]"), "{within}");
+    let html = "s3cr3t/va+lue=&quot;9&quot; &lt;&amp;&#39;é🦀&gt;\\ x";
+    assert_eq!(secrets.redact(html), "[secret:API_KEY]");
+}
+
+#[test]
+fn f52_base64_is_found_over_several_lines() {
+    let secrets = one();
+    for before in 0..80 {
+        let encoded = STANDARD.encode(format!("{}{VALUE}{}", "u".repeat(before), "and more".repeat(20)));
+        for (width, end) in [(76, "\n"), (64, "\r\n"), (60, "\n  "), (76, "\\n"), (76, "\\r\\n"), (7, "\n")] {
+            let lines: Vec<&str> =
+                encoded.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            let text = lines.join(end);
+            let clean = secrets.redact(&text);
+            assert!(clean.contains("[secret:API_KEY]"), "{before} {width} {end:?}: {text}");
+            let mut redactor = secrets.redactor();
+            let mut pieces: Vec<u8> =
+                text.as_bytes().chunks(5).flat_map(|piece| redactor.push(piece).into_owned()).collect();
+            pieces.extend(redactor.finish());
+            assert_eq!(String::from_utf8_lossy(&pieces), clean, "{before} {width} {end:?}");
+        }
+    }
+}
+
+#[test]
+fn what_only_resembles_a_secret_stays() {
+    let secrets = one();
+    for text in ["s3cr3t%2Fva%2", "100% \\n & co", "&amp;&lt;", "\\u00", "%%%", "s3cr3t&#47;va&#4", "czNjcjN0\nL3Zh"] {
+        assert!(matches!(secrets.redact(text), Cow::Borrowed(_)), "{text}");
+        let mut redactor = secrets.redactor();
+        let mut clean: Vec<u8> = text.bytes().flat_map(|byte| redactor.push(&[byte]).into_owned()).collect();
+        clean.extend(redactor.finish());
+        assert_eq!(String::from_utf8_lossy(&clean), text);
+    }
+}

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use playhouse::agent::{Approvals, PermissionRequest, Turns};
-use playhouse::protocol::{GrantScope, Level, PermissionDecision, PermissionId, Question};
-use serde_json::Value;
+use playhouse::protocol::{PermissionDecision, PermissionId};
 use tokio::sync::{Mutex, mpsc, watch};
 
-use crate::cli::terminal::text::spelled_out;
+use crate::cli::terminal::question::{Reply, explanation, question, reminder, reply};
 
 /// How long a question waits for what comes before it on the screen.
 const CATCH_UP: Duration = Duration::from_secs(2);
@@ -102,15 +101,23 @@ impl Questions {
         let State { lines, output, .. } = &mut *state;
         while lines.try_recv().is_ok() {}
         let mut open = OnScreen::new(&self.asking, output);
-        // A person who cannot see the question cannot say yes.
-        let answer = match open.ask(&question(request)) {
-            Ok(()) => lines.recv().await,
-            Err(_) => None,
-        };
-        open.is_answered = answer.is_some();
-        match answer {
-            Some(answer) => decision(answer.trim(), request.question.offer),
-            None => PermissionDecision::Deny { reason: "the user could not be asked".to_owned() },
+        let mut text = question(request);
+        loop {
+            open.is_answered = false;
+            // A person who cannot see the question cannot say yes.
+            let answer = match open.ask(&text) {
+                Ok(()) => lines.recv().await,
+                Err(_) => None,
+            };
+            let Some(answer) = answer else {
+                return PermissionDecision::Deny { reason: "the user could not be asked".to_owned() };
+            };
+            open.is_answered = true;
+            text = match reply(answer.trim(), request.question.offer) {
+                Reply::Decided(decision) => return decision,
+                Reply::Explain => explanation(request),
+                Reply::NotOffered => reminder(request),
+            };
         }
     }
 }
@@ -168,67 +175,11 @@ impl Drop for OnScreen<'_> {
     }
 }
 
-/// The question, with everything that will be run and nothing that could hide it, and the answers there are.
-fn question(request: &PermissionRequest) -> String {
-    let what = match request.args.get("command").and_then(Value::as_str) {
-        Some(command) => command.to_owned(),
-        None => short(&request.args).to_string(),
-    };
-    let danger = match request.question.level {
-        Level::Dangerous | Level::Forbidden => " (dangerous)",
-        Level::None | Level::ReadOnly | Level::Write | Level::Execute => "",
-    };
-    let keys = match request.question.offer {
-        GrantScope::Once => "y/N",
-        GrantScope::Session => "y/s/N",
-        GrantScope::Always => "y/s/a/N",
-    };
-    let Question { reason, rules, .. } = &request.question;
-    let why = if reason.is_empty() { String::new() } else { format!(" ({})", spelled_out(reason)) };
-    let lasting = if rules.is_empty() { String::new() } else { format!(" s, a: {}", spelled_out(&rules.join(", "))) };
-    format!("Allow {}{danger}: {}?{why}{lasting} [{keys}] ", spelled_out(&request.tool_name), spelled_out(&what))
-}
-
-/// How much of each argument a question shows.
-const SHOWN: usize = 200;
-
-/// The arguments, long ones cut and said to be.
-fn short(args: &Value) -> Value {
-    let Some(fields) = args.as_object() else { return args.clone() };
-    let cut = |value: &Value| match value.as_str() {
-        Some(text) if text.chars().count() > SHOWN => {
-            let head: String = text.chars().take(SHOWN).collect();
-            Value::String(format!("{head}… ({} characters)", text.chars().count()))
-        }
-        Some(_) | None => value.clone(),
-    };
-    Value::Object(fields.iter().map(|(name, value)| (name.clone(), cut(value))).collect())
-}
-
-/// What an answer means: `y` once, `s` for the session, `a` always, anything else is a no. What follows an `n` is told
-/// to the model as the reason. A yes for longer than is offered is a yes for as long as is.
-fn decision(answer: &str, offer: GrantScope) -> PermissionDecision {
-    let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((answer, ""));
-    let asked = match (word.to_lowercase().as_str(), rest.trim()) {
-        ("y" | "yes", "") => GrantScope::Once,
-        ("s" | "session", "") => GrantScope::Session,
-        ("a" | "always", "") => GrantScope::Always,
-        ("n" | "no", reason) if !reason.is_empty() => {
-            return PermissionDecision::Deny { reason: format!("the user said no: {reason}") };
-        }
-        _ => return PermissionDecision::Deny { reason: "the user said no".to_owned() },
-    };
-    match asked.min(offer) {
-        GrantScope::Once => PermissionDecision::Allow,
-        GrantScope::Session => PermissionDecision::AllowSession,
-        GrantScope::Always => PermissionDecision::AllowAlways,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use playhouse::protocol::{GrantScope, Level, Question};
+    use serde_json::{Value, json};
     use std::io::{PipeReader, PipeWriter, Read};
 
     fn request(args: Value) -> PermissionRequest {
@@ -258,7 +209,7 @@ mod tests {
         fn reads(&mut self) -> String {
             let mut seen = Vec::new();
             let mut byte = [0];
-            while !seen.ends_with(b"/N] ") && self.screen.read(&mut byte).unwrap() > 0 {
+            while !seen.ends_with(b"/?] ") && self.screen.read(&mut byte).unwrap() > 0 {
                 seen.push(byte[0]);
             }
             String::from_utf8(seen).unwrap()
@@ -278,7 +229,7 @@ mod tests {
     async fn answered(person: &mut Person, questions: &Arc<Questions>, answer: &str) -> PermissionDecision {
         let asked = questions.clone();
         let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls\nrm x"}))).await });
-        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/s/a/N] ");
+        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/s/a/n/?] ");
         person.types(answer);
         decision.await.unwrap()
     }
@@ -289,30 +240,32 @@ mod tests {
         let no = PermissionDecision::Deny { reason: "the user said no".to_owned() };
         assert_eq!(answered(&mut person, &questions, "y\n").await, PermissionDecision::Allow);
         assert_eq!(answered(&mut person, &questions, "n\n").await, no);
-        assert_eq!(answered(&mut person, &questions, "\n").await, no);
-        assert_eq!(answered(&mut person, &questions, "yep\n").await, no);
+        for nothing in ["\nn\n", "yep\nn\n", "y please\nn\n"] {
+            assert_eq!(answered(&mut person, &questions, nothing).await, no, "it is asked again");
+            assert_eq!(person.reads(), "\r\x1b[KAnswer with one of these keys; ? explains them. [y/s/a/n/?] ");
+        }
         assert_eq!(answered(&mut person, &questions, " yes \n").await, PermissionDecision::Allow);
         assert_eq!(answered(&mut person, &questions, "s\n").await, PermissionDecision::AllowSession);
         assert_eq!(answered(&mut person, &questions, "A\n").await, PermissionDecision::AllowAlways);
         let because = PermissionDecision::Deny { reason: "the user said no: use git mv".to_owned() };
         assert_eq!(answered(&mut person, &questions, "n use git mv\n").await, because);
-        assert_eq!(answered(&mut person, &questions, "y please\n").await, no);
     }
 
     #[test]
     fn a_yes_holds_no_longer_than_is_offered_and_long_arguments_are_cut() {
-        assert_eq!(decision("a", GrantScope::Once), PermissionDecision::Allow);
-        assert_eq!(decision("a", GrantScope::Session), PermissionDecision::AllowSession);
-        assert_eq!(decision("s", GrantScope::Always), PermissionDecision::AllowSession);
-        let mut long = request(json!({"path": "a", "content": "x".repeat(300)}));
+        for (key, offer) in [("a", GrantScope::Once), ("a", GrantScope::Session), ("s", GrantScope::Once)] {
+            assert_eq!(reply(key, offer), Reply::NotOffered);
+        }
+        assert_eq!(reply("s", GrantScope::Always), Reply::Decided(PermissionDecision::AllowSession));
+        let mut long = request(json!({"path": "a", "content": "x".repeat(3_000)}));
         long.question = Question { offer: GrantScope::Session, level: Level::Dangerous, ..Question::default() };
         let lasting =
             Question { reason: "run a command".into(), rules: vec!["bash(ls)".into()], ..Question::default() };
         let asked = question(&PermissionRequest { question: lasting, ..request(json!({"command": "ls"})) });
-        assert_eq!(asked, "Allow bash: ls? (run a command) s, a: bash(ls) [y/N] ");
+        assert_eq!(asked, "Allow bash: ls? (run a command) [y/n/?] ");
         let shown = question(&long);
-        assert!(shown.contains("(300 characters)") && shown.chars().count() < 320, "{shown}");
-        assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/N] "), "{shown}");
+        assert!(shown.contains("of 3000 characters") && shown.chars().count() < 520, "{shown}");
+        assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/n/?] "), "{shown}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

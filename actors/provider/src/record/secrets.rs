@@ -1,14 +1,16 @@
 //! What must not be kept of a request, and how it is taken out; pure.
 
-use memchr::memmem;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use playhouse_protocol::{Secret, Secrets as Known};
 use reqwest::Url;
 use serde_json::Value;
 
 use crate::wire::transport::HttpRequest;
 
 /// What stands for a secret.
-const HIDDEN: &[u8] = b"****";
+const HIDDEN: &str = "****";
 /// A secret shorter than this is a stand-in such as `none` or `ollama`: it guards nothing, and taking it out of the
 /// words it stands in would spoil the recording.
 const SHORTEST: usize = 8;
@@ -36,11 +38,8 @@ const PARAMETERS: [&str; 11] = [
     "x-amz-security-token",
     "x-amz-credential",
 ];
-/// What a value in a query is encoded to.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// The secrets of one request, in every spelling they may come back in, the longest first.
-pub(super) struct Secrets(Vec<Vec<u8>>);
+/// The secrets of one request.
+pub(super) struct Secrets(Known);
 
 impl Secrets {
     /// Every secret in a request's headers and query.
@@ -61,51 +60,32 @@ impl Secrets {
             }
         }
         secrets.retain(|secret| secret.len() >= SHORTEST);
-        let mut spellings: Vec<_> =
-            secrets.iter().flat_map(|secret| spellings(secret)).map(String::into_bytes).collect();
-        spellings.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        spellings.dedup();
-        Self(spellings)
+        Self(Known::all_as(HIDDEN, secrets.into_iter().map(Secret::new)))
     }
 
     /// Bytes without the secrets.
-    pub(super) fn clean(&self, mut bytes: Vec<u8>) -> Vec<u8> {
-        for secret in &self.0 {
-            let finder = memmem::Finder::new(secret);
-            if finder.find(&bytes).is_none() {
-                continue;
-            }
-            let mut clean = Vec::with_capacity(bytes.len());
-            let mut from = 0;
-            for at in finder.find_iter(&bytes) {
-                clean.extend_from_slice(bytes.get(from..at).unwrap_or_default());
-                clean.extend_from_slice(HIDDEN);
-                from = at + secret.len();
-            }
-            clean.extend_from_slice(bytes.get(from..).unwrap_or_default());
-            bytes = clean;
+    pub(super) fn clean(&self, bytes: Vec<u8>) -> Vec<u8> {
+        match self.0.redact_bytes(&bytes) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(clean) => clean,
         }
-        bytes
     }
 
     /// The same for bytes that were cut off: the start of a secret at their end goes too.
     pub(super) fn clean_cut(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let mut bytes = self.clean(bytes);
-        let tail = |secret: &Vec<u8>| {
-            let starts = (SHORTEST..secret.len()).rev().filter_map(|length| secret.get(..length));
-            starts.into_iter().find(|start| bytes.ends_with(start)).map(<[u8]>::len)
-        };
-        if let Some(length) = self.0.iter().filter_map(tail).max() {
-            bytes.truncate(bytes.len() - length);
-            bytes.extend_from_slice(HIDDEN);
+        let mut redactor = self.0.redactor();
+        let mut clean = redactor.push(&bytes).into_owned();
+        if redactor.kept().len() >= SHORTEST {
+            clean.extend_from_slice(HIDDEN.as_bytes());
+        } else {
+            clean.extend_from_slice(redactor.kept());
         }
-        bytes
+        clean
     }
 
     /// A text without the secrets.
     pub(super) fn clean_text(&self, text: &str) -> String {
-        // Secrets are ASCII, and so is what replaces them: it stays text.
-        String::from_utf8_lossy(&self.clean(text.as_bytes().to_vec())).into_owned()
+        self.0.redact(text).into_owned()
     }
 
     /// JSON without the secrets, in whichever way its strings were escaped.
@@ -144,18 +124,6 @@ fn add_header(secrets: &mut Vec<String>, value: &str) {
             secrets.extend(part.split('/').next().map(str::to_owned));
         }
     }
-}
-
-/// How a secret may be written: as it is, in JSON in three dialects, in a URL.
-fn spellings(secret: &str) -> [String; 5] {
-    let quoted = Value::from(secret).to_string();
-    let json = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(secret).to_owned();
-    let mut html = json.clone();
-    for (plain, escaped) in [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("=", "\\u003d"), ("'", "\\u0027")] {
-        html = html.replace(plain, escaped);
-    }
-    let slashed = json.replace('/', "\\/");
-    [secret.to_owned(), json, slashed, html, utf8_percent_encode(secret, ENCODED).to_string()]
 }
 
 /// The parameters of a query, as they stand there.

@@ -106,3 +106,22 @@ fn what_is_no_text_is_cleaned_too() {
     let secrets = secrets(&[("x-api-key", "sk-canary-1")]);
     assert_eq!(secrets.clean(b"\xff\x00sk-canary-1\xfesk-canary-1".to_vec()), b"\xff\x00****\xfe****");
 }
+
+#[test]
+fn f52_a_stream_that_repeats_a_secret_is_kept_without_it_however_it_is_written() {
+    let secrets = secrets(&[("authorization", "Bearer sk/canary+1=&x")]);
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, "user:sk/canary+1=&x, and so on");
+    for said in [
+        "sk\\/canary+1=\\u0026x".to_owned(),
+        "sk%2fcanary%2b1%3d%26x".to_owned(),
+        "sk%2Fcanary%2B1%3D%26x".to_owned(),
+        "sk/canary+1=&amp;x".to_owned(),
+        "sk&#x2F;canary&#43;1&#61;&#38;x".to_owned(),
+        format!("{}\\n{}", &encoded[..20], &encoded[20..]),
+        format!("{}\r\n{}", &encoded[..20], &encoded[20..]),
+    ] {
+        let frame = format!("data: {{\"delta\":\"{said}\"}}\n\n");
+        let kept = String::from_utf8(secrets.clean(frame.into_bytes())).unwrap();
+        assert!(kept.contains("****") && !kept.contains("canary"), "{said}: {kept}");
+    }
+}

@@ -1,0 +1,227 @@
+//! What a question for permission looks like on a terminal, and what an answer to it means.
+
+use playhouse::agent::PermissionRequest;
+use playhouse::protocol::{GrantScope, Level, PermissionDecision, Question};
+use playhouse::tools::shell::{self, Reading};
+use serde_json::Value;
+
+use crate::cli::terminal::text::spelled_out;
+
+/// How many characters of a command or an argument are shown at its beginning, and as many at its end.
+const SHOWN: usize = 200;
+/// How many lines of a change are shown.
+const LINES: usize = 30;
+/// How many programs of a command are named.
+const PROGRAMS: usize = 20;
+
+/// How much of a call is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What fits on a screen, and how much that leaves out.
+    Ends,
+    All,
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    Decided(PermissionDecision),
+    /// The person wants to know more.
+    Explain,
+    /// It is none of the keys that are offered.
+    NotOffered,
+}
+
+/// The question, with what will be run, nothing that could hide it, and the keys there are.
+pub(super) fn question(request: &PermissionRequest) -> String {
+    let danger = match request.question.level {
+        Level::Dangerous | Level::Forbidden => " (dangerous)",
+        Level::None | Level::ReadOnly | Level::Write | Level::Execute => "",
+    };
+    let Question { reason, rules, offer, .. } = &request.question;
+    let why = if reason.is_empty() { String::new() } else { format!(" ({})", spelled_out(reason)) };
+    let lasting = if rules.is_empty() || *offer == GrantScope::Once {
+        String::new()
+    } else {
+        let keys = if *offer == GrantScope::Session { "s" } else { "s, a" };
+        format!(" {keys}: {}", ends(&spelled_out(&rules.join(", ")), Part::Ends))
+    };
+    let what = what(&request.args, Part::Ends);
+    format!("Allow {}{danger}: {what}?{why}{lasting} {} ", spelled_out(&request.tool_name), keys(*offer))
+}
+
+/// What each key does, the whole of the call, and the keys again.
+pub(super) fn explanation(request: &PermissionRequest) -> String {
+    let Question { rules, offer, .. } = &request.question;
+    let rules = spelled_out(&rules.join(", "));
+    let mut text = "  y  yes, this once\n".to_owned();
+    text.push_str(&match offer {
+        GrantScope::Once => "     (a yes for longer is not offered: it could allow something else)\n".to_owned(),
+        GrantScope::Session => format!(
+            "  s  yes, and in this session from now on: {rules}\n     (always is not offered: it is dangerous, or another \
+             thing in another project)\n"
+        ),
+        GrantScope::Always => format!(
+            "  s  yes, and in this session from now on: {rules}\n  a  yes, and always from now on; it is kept in your \
+             config.toml: {rules}\n"
+        ),
+    });
+    text.push_str("  n  no; what follows it is told to the model, as in `n use git mv`\n");
+    format!("{text}All of it:\n{}\n{} ", what(&request.args, Part::All), keys(*offer))
+}
+
+/// That an answer is none, and the keys again.
+pub(super) fn reminder(request: &PermissionRequest) -> String {
+    format!("Answer with one of these keys; ? explains them. {} ", keys(request.question.offer))
+}
+
+fn keys(offer: GrantScope) -> &'static str {
+    match offer {
+        GrantScope::Once => "[y/n/?]",
+        GrantScope::Session => "[y/s/n/?]",
+        GrantScope::Always => "[y/s/a/n/?]",
+    }
+}
+
+/// What an answer means: `y` once, `s` for the session, `a` always, `n` no, with the reason after it. Only what is offered
+/// counts.
+pub(super) fn reply(answer: &str, offer: GrantScope) -> Reply {
+    let (word, rest) = answer.split_once(char::is_whitespace).unwrap_or((answer, ""));
+    let deny = |reason: String| Reply::Decided(PermissionDecision::Deny { reason });
+    match (word.to_lowercase().as_str(), rest.trim()) {
+        ("y" | "yes", "") => Reply::Decided(PermissionDecision::Allow),
+        ("s" | "session", "") if offer >= GrantScope::Session => Reply::Decided(PermissionDecision::AllowSession),
+        ("a" | "always", "") if offer >= GrantScope::Always => Reply::Decided(PermissionDecision::AllowAlways),
+        ("n" | "no", "") => deny("the user said no".to_owned()),
+        ("n" | "no", reason) => deny(format!("the user said no: {reason}")),
+        ("?", "") => Reply::Explain,
+        _ => Reply::NotOffered,
+    }
+}
+
+/// What a call would do.
+fn what(args: &Value, part: Part) -> String {
+    if let Some(command) = args.get("command").and_then(Value::as_str) {
+        let shown = ends(&spelled_out(command), part);
+        let is_cut = command.chars().count() > 2 * SHOWN;
+        return if is_cut || part == Part::All { format!("{shown}\nIt runs {}", programs(command)) } else { shown };
+    }
+    let path = args.get("path").and_then(Value::as_str);
+    if let (Some(path), Some(edits)) = (path, args.get("edits").and_then(Value::as_array)) {
+        return format!("{}\n{}\n", spelled_out(path), diff(edits, part));
+    }
+    let Some(fields) = args.as_object() else { return spelled_out(&args.to_string()) };
+    let rest = fields.iter().filter(|(name, _)| path.is_none() || name.as_str() != "path");
+    let rest = rest.map(|(name, value)| match value.as_str() {
+        Some(text) => format!("{}: {}", spelled_out(name), ends(&spelled_out(text), part)),
+        None => format!("{}: {}", spelled_out(name), ends(&spelled_out(&value.to_string()), part)),
+    });
+    path.map(spelled_out).into_iter().chain(rest).collect::<Vec<_>>().join(", ")
+}
+
+/// The beginning and the end of a text, and how much is between them.
+fn ends(text: &str, part: Part) -> String {
+    let length = text.chars().count();
+    if part == Part::All || length <= 2 * SHOWN {
+        return text.to_owned();
+    }
+    let (head, tail): (String, String) =
+        (text.chars().take(SHOWN).collect(), text.chars().skip(length - SHOWN).collect());
+    format!("{head}… [{} of {length} characters are left out: ? shows them] …{tail}", length - 2 * SHOWN)
+}
+
+/// The programs that a command starts, as far as can be read.
+fn programs(command: &str) -> String {
+    let reading = shell::read(command);
+    let mut names: Vec<String> = Vec::new();
+    for argv in reading.seen() {
+        if let Some(name) = argv.first().map(|name| spelled_out(name)).filter(|name| !names.contains(name)) {
+            names.push(name);
+        }
+    }
+    let more = names.len().saturating_sub(PROGRAMS);
+    names.truncate(PROGRAMS);
+    let mut text = names.join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    match reading {
+        Reading::Plain(_) => text,
+        Reading::Opaque(_) if text.is_empty() => "what cannot be read off its text".to_owned(),
+        Reading::Opaque(_) => format!("{text}, and perhaps what cannot be read off its text"),
+    }
+}
+
+/// Edits as lines that go and lines that come, between those that stay.
+fn diff(edits: &[Value], part: Part) -> String {
+    let mut lines = Vec::new();
+    for edit in edits {
+        let text = |name: &str| edit.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (old, new): (Vec<&str>, Vec<&str>) =
+            (text("old_text").lines().collect(), text("new_text").lines().collect());
+        let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
+        let before = old.iter().zip(&new).take_while(same).count();
+        let most = old.len().min(new.len()) - before;
+        let after = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+        let mut put = |mark: &str, some: Option<&[&str]>| {
+            lines.extend(
+                some.unwrap_or_default().iter().map(|line| format!("{mark} {}", ends(&spelled_out(line), part))),
+            );
+        };
+        put(" ", old.get(..before));
+        put("-", old.get(before..old.len() - after));
+        put("+", new.get(before..new.len() - after));
+        put(" ", old.get(old.len() - after..));
+    }
+    let more = lines.len().saturating_sub(LINES);
+    if part == Part::All || more == 0 {
+        return lines.join("\n");
+    }
+    let (head, tail) = (lines.get(..LINES / 2).unwrap_or_default(), lines.get(LINES / 2 + more..).unwrap_or_default());
+    format!("{}\n… [{more} lines are left out: ? shows them] …\n{}", head.join("\n"), tail.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(args: Value) -> String {
+        what(&args, Part::Ends)
+    }
+
+    #[test]
+    fn only_what_is_offered_counts() {
+        let offers = [GrantScope::Once, GrantScope::Session, GrantScope::Always];
+        assert_eq!(offers.map(|offer| reply("s", offer) == Reply::NotOffered), [true, false, false]);
+        assert_eq!(offers.map(|offer| reply("always", offer) == Reply::NotOffered), [true, true, false]);
+        for nothing in ["", "yep", "y please", "N0", "? x"] {
+            assert_eq!(reply(nothing, GrantScope::Always), Reply::NotOffered, "{nothing}");
+        }
+        assert_eq!(reply("?", GrantScope::Once), Reply::Explain);
+    }
+
+    #[test]
+    fn a_long_command_shows_both_ends_what_is_left_out_and_its_programs() {
+        let command = format!("curl http://x | sh; echo {}; rm -r target", "a ".repeat(1_000));
+        let shown = shown(json!({ "command": command }));
+        assert!(shown.starts_with("curl http://x | sh;") && shown.contains("rm -r target\nIt runs curl, sh, echo, rm"));
+        assert!(shown.contains("characters are left out: ? shows them") && shown.chars().count() < 600, "{shown}");
+        assert!(what(&json!({ "command": command }), Part::All).contains(&command));
+    }
+
+    #[test]
+    fn an_edit_is_a_diff_after_its_path() {
+        let edit = json!({"old_text": "fn a() {\n    one\n}", "new_text": "fn a() {\n    two\u{202e}\n    three\n}"});
+        let expected = "src/a.rs\n  fn a() {\n-     one\n+     two\\u{202e}\n+     three\n  }\n";
+        assert_eq!(shown(json!({"path": "src/a.rs", "edits": [edit]})), expected);
+        let many: Vec<Value> = (0..100).map(|n| json!({"old_text": format!("o{n}"), "new_text": ""})).collect();
+        let shown = shown(json!({"path": "a", "edits": many}));
+        assert!(
+            shown.contains("- o0\n") && shown.contains("- o99\n") && shown.contains("70 lines are left out"),
+            "{shown}"
+        );
+        let same = json!({"old_text": "a\na", "new_text": "a"});
+        assert_eq!(super::what(&json!({"path": "a", "edits": [same]}), Part::Ends), "a\n  a\n- a\n");
+    }
+}
