@@ -31,6 +31,7 @@ pub use chars::{is_hidden, spelled_out};
 pub use level::level;
 pub use pattern::{Pattern, PatternError};
 pub use quote::quote;
+pub use readers::readers;
 pub use wraps::wraps;
 
 use lex::NotPlain;

@@ -228,6 +228,11 @@ const FIND: [&str; 32] = [
     "-xdev",
 ];
 
+/// The programs that are known to only read, with some options at least.
+pub fn readers() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(name, _)| *name)
+}
+
 /// Whether a command is known to only read, to start nothing, and to look at nothing above or outside of the working
 /// directory, as far as its words tell.
 pub(super) fn only_reads(argv: &[String]) -> bool {

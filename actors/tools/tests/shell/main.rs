@@ -5,6 +5,7 @@ mod common;
 #[allow(dead_code, reason = "what a line is read as is tested where the reader is")]
 #[path = "../../../shell/tests/reader/corpus.rs"]
 mod corpus;
+mod readers;
 mod trace;
 
 use std::collections::BTreeSet;
@@ -154,7 +155,7 @@ fn play(folder: &Path, share: usize) {
     });
 }
 
-fn find(program: &str) -> PathBuf {
+pub(crate) fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let mut files = std::env::split_paths(&path).map(|folder| folder.join(program));
     files.find(|file| file.exists()).unwrap_or_else(|| panic!("`{program}` is needed: install it"))

@@ -54,3 +54,49 @@ fn strings(text: &str) -> Vec<String> {
     };
     quoted.map(decode).collect()
 }
+
+/// Which calls [`calls`] is to see: all that start a program, change a file or talk to somebody.
+pub const WATCHED: &str = "trace=execve,execveat,open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,\
+    rmdir,link,linkat,symlink,symlinkat,truncate,chmod,fchmod,fchmodat,chown,fchown,lchown,fchownat,utime,utimes,utimensat,\
+    futimesat,setxattr,lsetxattr,fsetxattr,removexattr,mknod,mknodat,mount,bind,chdir";
+
+/// One call, whatever came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub name: String,
+    /// The strings among its arguments, those of lists too, but for the environment.
+    pub strings: Vec<String>,
+    pub has_succeeded: bool,
+    /// As `strace` wrote it, strings spelled out.
+    pub text: String,
+}
+
+/// Reads what `strace -f -xx` wrote, in the order of the calls' ends.
+pub fn calls(text: &str) -> Vec<Call> {
+    let mut begun: HashMap<&str, String> = HashMap::new();
+    let mut calls = Vec::new();
+    for line in text.lines() {
+        let Some((pid, rest)) = line.split_once(' ') else { continue };
+        let rest = rest.trim_start();
+        let whole = if let Some(first) = rest.strip_suffix("<unfinished ...>") {
+            begun.insert(pid, first.to_owned());
+            continue;
+        } else if let Some((_, end)) = rest.strip_prefix("<... ").and_then(|rest| rest.split_once("resumed>")) {
+            begun.remove(pid).unwrap_or_default() + end
+        } else {
+            rest.to_owned()
+        };
+        let Some((name, _)) = whole.split_once('(') else { continue };
+        let (arguments, result) = whole.rsplit_once(" = ").unwrap_or((&whole, "?"));
+        let strings = strings(arguments);
+        let text = format!("{name} {strings:?} {}", arguments.rsplit(", ").next().unwrap_or_default());
+        let flags: String = arguments.split('"').step_by(2).collect();
+        calls.push(Call {
+            name: name.to_owned(),
+            strings,
+            has_succeeded: !result.trim().starts_with('-') && !result.trim().starts_with('?'),
+            text: format!("{text} {flags}"),
+        });
+    }
+    calls
+}
