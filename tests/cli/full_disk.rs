@@ -19,7 +19,7 @@ struct SmallDisk {
 impl SmallDisk {
     fn mounted_at(place: &Path) -> Self {
         std::fs::create_dir(place).unwrap();
-        let mount = r#"mount -t tmpfs -o size=256k none "$0" && echo mounted && exec cat"#;
+        let mount = r#"mount -t tmpfs -o size=256k,mode=700 none "$0" && echo mounted && exec cat"#;
         let mut holder = Command::new("unshare")
             .args(["--user", "--map-root-user", "--mount", "sh", "-c", mount])
             .arg(place)
