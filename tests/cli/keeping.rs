@@ -1,5 +1,7 @@
 //! What is kept from the file tools, with the real program.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
 use crate::support::{Desk, Done};
@@ -140,9 +142,16 @@ fn a_refused_write_leaves_no_folder_behind() {
 }
 
 /// What lies in the working directory, at any depth.
-fn names(desk: &Desk) -> Vec<String> {
-    let output = std::process::Command::new("find").arg(desk.work()).output().unwrap();
-    let mut names: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+fn names(desk: &Desk) -> Vec<PathBuf> {
+    let (mut names, mut folders) = (Vec::new(), vec![desk.work()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            }
+            names.push(entry.path());
+        }
+    }
     names.sort();
     names
 }
