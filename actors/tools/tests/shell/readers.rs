@@ -335,7 +335,8 @@ fn watch(folder: &Path, lines: &[Case]) -> Vec<Call> {
 fn wrong(line: &Line, calls: &[Call], folder: &Path) -> Vec<String> {
     let (tmp, place) = (folder.join("tmp"), folder.join("place"));
     let mut wrong = Vec::new();
-    for call in calls.iter().filter(|call| call.has_succeeded || call.name == "chdir") {
+    // A program is looked for in several folders; any other call counts, also one that the sandbox refuses.
+    for call in calls.iter().filter(|call| call.has_succeeded || !call.name.starts_with("exec")) {
         let path = call.strings.first().map(String::as_str).unwrap_or_default();
         let is_fine = match call.name.as_str() {
             "execve" | "execveat" => {
@@ -433,6 +434,8 @@ fn f62_what_writes_runs_another_program_or_sets_a_variable_is_seen() {
         ("echo x >victim.sh", "echo x"),
         ("mkdir new", "mkdir new"),
         ("rm in", "rm in"),
+        // The sandbox refuses it, and it is seen all the same.
+        ("touch /usr/made", "touch /usr/made"),
     ];
     let unseen =
         [("ls -la", "ls -la"), ("cat victim.sh | tac | sort", "cat victim.sh | tac | sort"), ("cd sub", "cd sub")];
