@@ -13,8 +13,8 @@ use rustix::fs::Access;
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How much of two files is compared at a time, in bytes.
-const PIECE: usize = 64 * 1024;
+/// How much of two files of one length is compared, in bytes: calls are judged by whoever must not wait for long.
+const COMPARED: u64 = 1024 * 1024;
 
 /// The search path of this process as commands that were read have it.
 pub(crate) fn search_path() -> OsString {
@@ -89,7 +89,7 @@ fn goes_by_name(file: &str) -> bool {
     MANY.iter().any(|many| file.strip_prefix(many).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)))
 }
 
-/// Whether two files are one, or a program and its copy. Scripts are not compared by content: the same one often stands
+/// Whether two files are one, or a program and its copy: as long as it, and beginning as it does. Scripts are not compared by content: the same one often stands
 /// in for many programs, and its name decides for which.
 fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
     let (this, that) = (one.metadata()?, other.metadata()?);
@@ -99,23 +99,13 @@ fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
     if this.len() != that.len() {
         return Ok(false);
     }
-    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
-    let (mut ours, mut theirs) = (Vec::with_capacity(PIECE), Vec::with_capacity(PIECE));
-    let mut is_first = true;
-    loop {
-        ours.clear();
-        theirs.clear();
-        let most = u64::try_from(PIECE).unwrap_or(u64::MAX);
-        (&mut one).take(most).read_to_end(&mut ours)?;
-        (&mut other).take(most).read_to_end(&mut theirs)?;
-        if ours != theirs || (is_first && ours.starts_with(b"#!")) {
-            return Ok(false);
-        }
-        if ours.is_empty() {
-            return Ok(!is_first);
-        }
-        is_first = false;
-    }
+    let start = |path: &Path| {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(COMPARED).read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    let (ours, theirs) = (start(one)?, start(other)?);
+    Ok(ours == theirs && !ours.is_empty() && !ours.starts_with(b"#!"))
 }
 
 /// How much harm a call can do here: a command is known by the names of its programs only where none of them, nor the

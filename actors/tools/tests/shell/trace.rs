@@ -13,25 +13,25 @@ pub struct Start {
 
 /// Reads what `strace -f -xx -e trace=execve,execveat` wrote, in the order of the calls' ends.
 pub fn read(text: &str) -> Vec<Start> {
+    whole(text).iter().filter(|call| call.starts_with("exec")).map(|call| start(call)).collect()
+}
+
+/// The calls in a trace, one that was interrupted by others put together again.
+fn whole(text: &str) -> Vec<String> {
     let mut begun: HashMap<&str, String> = HashMap::new();
-    let mut starts = Vec::new();
+    let mut calls = Vec::new();
     for line in text.lines() {
         let Some((pid, rest)) = line.split_once(' ') else { continue };
         let rest = rest.trim_start();
-        let whole = if let Some(first) = rest.strip_suffix("<unfinished ...>") {
+        if let Some(first) = rest.strip_suffix("<unfinished ...>") {
             begun.insert(pid, first.to_owned());
-            continue;
-        } else if rest.starts_with("<... exec") {
-            let end = rest.split_once("resumed>").map(|(_, end)| end).unwrap_or_default();
-            begun.remove(pid).unwrap_or_default() + end
+        } else if let Some((_, end)) = rest.strip_prefix("<... ").and_then(|rest| rest.split_once("resumed>")) {
+            calls.push(begun.remove(pid).unwrap_or_default() + end);
         } else {
-            rest.to_owned()
-        };
-        if whole.starts_with("exec") {
-            starts.push(start(&whole));
+            calls.push(rest.to_owned());
         }
     }
-    starts
+    calls
 }
 
 fn start(call: &str) -> Start {
@@ -73,30 +73,18 @@ pub struct Call {
 
 /// Reads what `strace -f -xx` wrote, in the order of the calls' ends.
 pub fn calls(text: &str) -> Vec<Call> {
-    let mut begun: HashMap<&str, String> = HashMap::new();
-    let mut calls = Vec::new();
-    for line in text.lines() {
-        let Some((pid, rest)) = line.split_once(' ') else { continue };
-        let rest = rest.trim_start();
-        let whole = if let Some(first) = rest.strip_suffix("<unfinished ...>") {
-            begun.insert(pid, first.to_owned());
-            continue;
-        } else if let Some((_, end)) = rest.strip_prefix("<... ").and_then(|rest| rest.split_once("resumed>")) {
-            begun.remove(pid).unwrap_or_default() + end
-        } else {
-            rest.to_owned()
-        };
-        let Some((name, _)) = whole.split_once('(') else { continue };
-        let (arguments, result) = whole.rsplit_once(" = ").unwrap_or((&whole, "?"));
+    let call = |whole: &String| {
+        let (name, _) = whole.split_once('(')?;
+        let (arguments, result) = whole.rsplit_once(" = ").unwrap_or((whole, "?"));
         let strings = strings(arguments);
         let text = format!("{name} {strings:?} {}", arguments.rsplit(", ").next().unwrap_or_default());
         let flags: String = arguments.split('"').step_by(2).collect();
-        calls.push(Call {
+        Some(Call {
             name: name.to_owned(),
             strings,
             has_succeeded: !result.trim().starts_with('-') && !result.trim().starts_with('?'),
             text: format!("{text} {flags}"),
-        });
-    }
-    calls
+        })
+    };
+    whole(text).iter().filter_map(call).collect()
 }
