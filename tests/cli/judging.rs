@@ -197,3 +197,53 @@ fn a_forbidden_program_is_known_by_its_file_under_any_name() {
     }
     assert!(desk.work().join("made").exists());
 }
+
+#[test]
+fn a_forbid_on_files_holds_for_searches_of_folders_and_through_links() {
+    let desk = Desk::new();
+    fs::create_dir_all(desk.work().join("secrets/deep")).unwrap();
+    fs::create_dir(desk.work().join("open")).unwrap();
+    for (name, text) in
+        [("secrets/a", "needle kept\n"), ("secrets/deep/b", "needle kept\n"), ("open/c", "needle seen\n")]
+    {
+        desk.write(name, text);
+    }
+    std::os::unix::fs::symlink("secrets", desk.work().join("link")).unwrap();
+    std::os::unix::fs::symlink("../secrets/a", desk.work().join("open/d")).unwrap();
+    let call = |tool: &str, args: serde_json::Value| {
+        let turns = json!([{"tool_calls": [{"name": tool, "arguments": args}]}, {"text": "Done."}]);
+        let script = desk.work().with_file_name("script.json");
+        fs::write(&script, json!({ "turns": turns }).to_string()).unwrap();
+        desk.run(&["run", "--permission", "yolo", "--json", "--script", script.to_str().unwrap(), "go"])
+    };
+    for rules in [
+        "\"search(secrets/**)\"",
+        "\"Read(secrets/**)\"",
+        "\"search(secrets)\", \"search(secrets/**)\"",
+        "\"Grep(/secrets)\"",
+    ] {
+        desk.write("playhouse.toml", &format!("[permissions]\nforbid = [{rules}]\n"));
+        for path in [".", "./", "open/.."] {
+            let done = call("search", json!({"pattern": "needle", "path": path}));
+            assert!(done.out.contains("needle seen") && !done.out.contains("needle kept"), "{rules}, {path}: {done:?}");
+        }
+        for path in
+            ["secrets", "secrets/", "./secrets/a", "secrets/deep", "link", "link/a", "open/d", "open/../secrets"]
+        {
+            let done = call("search", json!({"pattern": "needle", "path": path}));
+            assert!(done.out.contains("forbid") && !done.out.contains("needle kept"), "{rules}, {path}: {done:?}");
+        }
+    }
+    desk.write("playhouse.toml", "[permissions]\nforbid = [\"Read(secrets/**)\", \"write_file(secrets/**)\"]\n");
+    for path in ["secrets/a", "link/a", "open/d"] {
+        let done = call("read_file", json!({"path": path}));
+        assert!(done.out.contains("forbid") && !done.out.contains("needle kept"), "{path}: {done:?}");
+        let done = call("write_file", json!({"path": path, "content": "changed"}));
+        assert!(done.out.contains("forbid"), "{path}: {done:?}");
+        assert_eq!(fs::read_to_string(desk.work().join("secrets/a")).unwrap(), "needle kept\n");
+    }
+    let done = call("list_files", json!({"path": ".", "depth": 4}));
+    assert!(done.out.contains("open/c") && !done.out.contains("secrets/a") && !done.out.contains("deep"), "{done:?}");
+    let done = call("list_files", json!({"path": "link"}));
+    assert!(done.out.contains("forbid") && !done.out.contains("deep"), "{done:?}");
+}

@@ -20,6 +20,7 @@ use cache::ContentCache;
 use leftovers::CleanedFolders;
 use versions::Versions;
 
+use crate::policy::off_limits::OffLimits;
 use crate::runtime::Scope;
 use crate::sandbox::Confined;
 
@@ -41,6 +42,8 @@ pub(crate) struct AskedPath {
     pub(crate) cwd: PathBuf,
     /// Says what is kept from tools. It travels with the path: a thread of its own does not know whose call it serves.
     pub(crate) confined: Arc<Confined>,
+    /// What rules forbid the tool that was called.
+    pub(crate) off_limits: OffLimits,
 }
 
 /// The path that a call names, for rules; the working directory if it names none.
@@ -63,7 +66,10 @@ impl AskedPath {
             Some(text) if text.contains('\0') => {
                 Err(ToolError::InvalidArgs("`path` contains a NUL character; leave it out".to_owned()))
             }
-            Some(text) => Ok(Self { shown: text.to_owned(), cwd: ctx.cwd.clone(), confined: Scope::confined()? }),
+            Some(text) => {
+                let (confined, off_limits) = Scope::limits()?;
+                Ok(Self { shown: text.to_owned(), cwd: ctx.cwd.clone(), confined, off_limits })
+            }
             None => Err(ToolError::InvalidArgs("`path` is missing".to_owned())),
         }
     }
@@ -71,7 +77,8 @@ impl AskedPath {
     #[cfg(test)]
     pub(crate) fn for_test(shown: &str, cwd: &std::path::Path) -> Self {
         let confined = Confined::new(Default::default(), cwd.to_owned(), &crate::ToolRuntime::here());
-        Self { shown: shown.to_owned(), cwd: cwd.to_owned(), confined: Arc::new(confined) }
+        let (shown, cwd, off_limits) = (shown.to_owned(), cwd.to_owned(), OffLimits::default());
+        Self { shown, cwd, confined: Arc::new(confined), off_limits }
     }
 
     /// Why it cannot be used.

@@ -7,6 +7,7 @@
 
 mod commands;
 mod live;
+pub(crate) mod off_limits;
 mod rule;
 
 use std::path::Path;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::files::Files;
 use crate::output::OutputRoom;
+use crate::policy::off_limits::OffLimits;
 use crate::process::Processes;
 use crate::process::mark::{Mark, nonce};
 use crate::process::sweeps::Sweeps;
@@ -68,6 +69,7 @@ impl ToolRuntime {
             runtime: self.clone(),
             sweeps: Sweeps::default(),
             secrets: Secrets::default(),
+            off_limits: OffLimits::default(),
             output: None,
         };
         SCOPE.scope(scope, tool.execute(args, ctx)).await
@@ -110,6 +112,8 @@ pub(crate) struct Scope {
     pub(crate) sweeps: Sweeps,
     pub(crate) secrets: Secrets,
     pub(crate) confined: Arc<Confined>,
+    /// What rules forbid this tool to open.
+    pub(crate) off_limits: OffLimits,
     /// Where the session's long outputs are kept; without it they are cut.
     pub(crate) output: Option<Arc<OutputRoom>>,
 }
@@ -117,7 +121,12 @@ pub(crate) struct Scope {
 impl Scope {
     /// What the call that runs here is kept in. Where no call is known nothing is known to be permitted: an error.
     pub(crate) fn confined() -> Result<Arc<Confined>, ToolError> {
-        SCOPE.try_with(|scope| scope.confined.clone()).map_err(|_| {
+        Self::limits().map(|(confined, _)| confined)
+    }
+
+    /// The same, and what rules forbid its tool to open.
+    pub(crate) fn limits() -> Result<(Arc<Confined>, OffLimits), ToolError> {
+        SCOPE.try_with(|scope| (scope.confined.clone(), scope.off_limits.clone())).map_err(|_| {
             let text = "it is not known what is kept from tools here: the built-in tools work in an executor, in the \
                         future that it runs, or by `ToolRuntime::call`";
             ToolError::Failed(text.to_owned())

@@ -45,6 +45,7 @@ impl State {
                 mode: machine.durable().settings.sandbox,
                 rules: self.identity.services.tools.sandbox.within(&machine.durable().settings.restrictions.sandbox),
             },
+            forbid: self.identity.services.rules.live().get().forbidden(&machine.durable().settings.restrictions),
             reply: self.myself.get_derived::<ToolReport>(),
         };
         // A name is not given and `pre_start` cannot fail, so neither can this.

@@ -166,6 +166,9 @@ fn search(
     let start = root.dir.metadata(&root.path).map_err(failed)?;
     if let Ok(dir) = root.dir.open_dir(&root.path) {
         root.guard(&dir, Path::new("")).map_err(failed)?;
+    } else if !start.is_dir() {
+        // A file that is refused is told, when it is the only one.
+        root.spot().map_err(failed)?;
     }
     let (most, secrets) = (found.most, found.secrets.clone());
     let worker = || {
@@ -193,7 +196,9 @@ fn search(
             }
             let below = entry.path().strip_prefix(&walked).ok()?;
             let path = plain(&root.path.join(below));
-            glob.is_none_or(|glob| glob.takes(&path, below)).then_some(path)
+            let is_wanted =
+                glob.is_none_or(|glob| glob.takes(&path, below)) && root.off_limits.forbids_beneath(&path).is_none();
+            is_wanted.then_some(path)
         });
         let parcels = std::iter::from_fn(|| {
             let parcel: Vec<PathBuf> = files.by_ref().take(PARCEL).collect();

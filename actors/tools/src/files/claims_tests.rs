@@ -92,6 +92,7 @@ async fn a_file_that_an_agent_of_another_house_changes_is_waited_for_too() {
         confined: Arc::new(Confined::new(Sandbox::default(), folder.path().to_owned(), &other)),
         runtime: other,
         sweeps: Sweeps::default(),
+        off_limits: Default::default(),
         secrets: Secrets::default(),
         output: None,
     };

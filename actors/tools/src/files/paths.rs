@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use crate::files::guarded::{beneath, guarded, same};
 use crate::files::{AskedPath, Use};
 use crate::output::OutputName;
+use crate::policy::off_limits::OffLimits;
 use crate::sandbox::Confined;
 
 /// How many links in a row are followed, as the kernel has it.
@@ -35,6 +36,7 @@ pub(crate) struct Root {
     /// The path, seen from there.
     pub(crate) path: PathBuf,
     confined: Arc<Confined>,
+    pub(crate) off_limits: OffLimits,
 }
 
 /// Folders that were made for a file which is not there yet. Without it they are removed, the innermost first.
@@ -91,7 +93,7 @@ impl Root {
         let path = if given.is_relative() { Some(given.to_owned()) } else { within(given, &asked.cwd) };
         let path = path.ok_or_else(|| asked.outside())?;
         let path = if path.as_os_str().is_empty() { ".".into() } else { path };
-        Ok(Self { dir, path, confined: asked.confined.clone() })
+        Ok(Self { dir, path, confined: asked.confined.clone(), off_limits: asked.off_limits.clone() })
     }
 
     /// The folder and the name that the path leads to, links followed as long as they stay beneath the root.
@@ -165,17 +167,21 @@ impl Root {
         }
     }
 
-    /// Refuses what is kept from tools. Where it is, is asked of what was opened: no link and no race leads past this.
+    /// Refuses what is kept from tools, and what rules forbid this one. Where it is, is asked of what was opened: no link
+    /// and no race leads past this.
     pub(crate) fn guard(&self, opened: impl AsFd, rest: &Path) -> io::Result<()> {
         let hidden = self.confined.hidden_here();
-        if hidden.is_empty() {
+        if hidden.is_empty() && self.off_limits.is_empty() {
             return Ok(());
         }
         let path = place_of(opened, rest)?;
         if hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(io::Error::other("it is kept from tools: it holds keys, or the rules that they are under"));
         }
-        Ok(())
+        match self.off_limits.forbids(&path) {
+            Some(rule) => Err(io::Error::other(format!("it is forbidden here by the rule `{rule}`; do without it"))),
+            None => Ok(()),
+        }
     }
 }
 

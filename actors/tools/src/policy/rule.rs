@@ -39,6 +39,8 @@ enum On {
     /// Which of the two counts is up to the tool; one of its kind is enough.
     This {
         paths: Vec<GlobMatcher>,
+        /// Folders of which everything is meant, as in `secrets/**`.
+        folders: Vec<GlobMatcher>,
         commands: Vec<Pattern>,
     },
 }
@@ -94,8 +96,11 @@ impl Rule {
                 // Not every path is a command, nor every command a path.
                 match (paths(what, style), commands(what)) {
                     (Err(error), Err(_)) => return Err(wrong(&error.to_string())),
-                    (paths, commands) => {
-                        On::This { paths: paths.unwrap_or_default(), commands: commands.unwrap_or_default() }
+                    (found, commands) => {
+                        let whole = what.strip_suffix("/**").map(|folder| paths(folder, style));
+                        let folders = whole.and_then(Result::ok).unwrap_or_default();
+                        let (paths, commands) = (found.unwrap_or_default(), commands.unwrap_or_default());
+                        On::This { paths, folders, commands }
                     }
                 }
             }
@@ -118,16 +123,24 @@ impl Rule {
         self.is_about(tool)
             && match (&self.on, reach) {
                 (On::Anything, _) => true,
-                // What cannot be read as a path may mean any.
-                (On::This { paths, .. }, Reach::Path(Some(on))) => {
-                    paths.is_empty() || paths.iter().any(|path| path.is_match(on))
-                }
+                (On::This { .. }, Reach::Path(Some(on))) => self.speaks_of_path(on),
                 (On::This { commands, .. }, Reach::Command(line)) => {
                     let seen = line.seen();
                     commands.iter().any(|pattern| seen.iter().any(|argv| line.is_meant(pattern, argv)))
                 }
                 (On::This { .. }, Reach::Nothing | Reach::Path(None)) => false,
             }
+    }
+
+    /// Whether it speaks of a path beneath the working directory, or of all that is in it.
+    pub(super) fn speaks_of_path(&self, path: &str) -> bool {
+        match &self.on {
+            On::Anything => true,
+            // What cannot be read as a path may mean any.
+            On::This { paths, folders, .. } => {
+                paths.is_empty() || paths.iter().chain(folders).any(|known| known.is_match(path))
+            }
+        }
     }
 
     /// The first of these rules that has a part in covering the whole call; `None` if something of it is not covered.

@@ -38,6 +38,8 @@ use ractor::{
 use serde_json::Value;
 
 use crate::output::OutputRoom;
+use crate::policy::Rule;
+use crate::policy::off_limits::OffLimits;
 use crate::process::sweeps::Sweeps;
 use crate::run::call::{RunJob, RunMsg, RunState, ToolRun};
 use crate::run::outbox::{Lane, Outbox};
@@ -75,6 +77,8 @@ pub struct ExecutorArgs {
     pub output: Option<Arc<OutputRoom>>,
     /// What the processes of tools are kept in.
     pub sandbox: Sandbox,
+    /// The rules that forbid: tools for files keep to them wherever a name leads.
+    pub forbid: Arc<[Rule]>,
     /// Gets the progress and the one end of each call.
     pub reply: DerivedActorRef<ToolReport>,
 }
@@ -322,7 +326,7 @@ impl ExecutorState {
         let sweeps = Sweeps::default();
         let ctx = ToolContext {
             tool_call_id: call.clone(),
-            tool_name: job.name,
+            tool_name: job.name.clone(),
             session_id: self.args.session_id.clone(),
             cwd: self.args.cwd.clone(),
             effect: job.effect,
@@ -336,6 +340,7 @@ impl ExecutorState {
             sweeps: sweeps.clone(),
             secrets: self.args.secrets.clone(),
             confined: self.confined.clone(),
+            off_limits: OffLimits::of(&job.name, &self.args.forbid, &self.args.cwd),
             output: self.args.output.clone(),
         };
         let job = RunJob { tool, args: job.args, ctx, scope };

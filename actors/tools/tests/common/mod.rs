@@ -101,6 +101,7 @@ impl Bench {
             secrets: Default::default(),
             output,
             sandbox,
+            forbid: Default::default(),
             reply: agent.get_derived(),
         };
         let (executor, _) = Executor::spawn_linked(None, Executor, args, agent.get_cell()).await.unwrap();
