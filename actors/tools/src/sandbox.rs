@@ -16,18 +16,24 @@
 #[cfg(target_os = "linux")]
 mod bwrap;
 mod cage;
+#[cfg(target_os = "linux")]
+mod caller;
 mod environment;
 #[cfg(target_os = "linux")]
 mod grants;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod launch;
+#[cfg(target_os = "linux")]
+mod metadata;
 mod places;
 mod probe;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod starter;
+#[cfg(target_os = "linux")]
+mod supervisor;
 mod temp;
 mod watch;
 

@@ -12,7 +12,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tokio::process::{Child, Command};
 
 use super::grants::{self, Right};
-use super::seccomp::{self, Sockets};
+use super::seccomp::{self, Within};
 use super::{Confined, Network, SandboxError, places};
 use crate::files::guarded::{InBwrap, PLACES};
 
@@ -25,8 +25,7 @@ pub(super) fn start(command: &Command, confined: &Confined) -> Result<io::Result
         |error: io::Error| SandboxError::Failed(format!("what it begins with could not be handed over: {error}"));
     let (waits, gate) = gate().map_err(failed)?;
     let network = confined.sandbox.rules.network;
-    // With a network of its own there is nobody to reach.
-    let filter = handed_over(Sockets::Network).map_err(failed)?;
+    let filter = handed_over().map_err(failed)?;
     let asked = command.as_std();
     let mut outer = Command::new(PROGRAM);
     outer.args(arguments(confined, network)).arg("--add-seccomp-fd").arg(filter.as_raw_fd().to_string());
@@ -135,8 +134,8 @@ fn guarded_binds(cwd: &Path, more: &[String]) -> Vec<(PathBuf, &'static str)> {
 }
 
 /// The filter in a file without a name, which the next process to be started inherits, and nobody can change.
-fn handed_over(sockets: Sockets) -> io::Result<OwnedFd> {
-    let filter = seccomp::filter(sockets).map_err(io::Error::other)?;
+fn handed_over() -> io::Result<OwnedFd> {
+    let filter = seccomp::filter(Within::Bwrap).map_err(io::Error::other)?;
     let mut bytes = Vec::with_capacity(filter.len() * 8);
     for step in filter {
         bytes.extend(step.code.to_ne_bytes());

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::grants::Right;
-use super::{Network, SandboxError, seccomp};
+use super::seccomp::{self, Asked};
+use super::{Network, SandboxError};
 
 /// What must be there: without it a file that may only be read could still be emptied.
 const LEAST: ABI = ABI::V3;
@@ -25,11 +26,11 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Confines this thread and everything it starts, for good.
+/// Confines this thread and everything it starts, for good. Somebody else has to answer what they ask.
 pub(super) fn confine(
     network: Network,
     grants: impl IntoIterator<Item = (PathBuf, Right)>,
-) -> Result<(), SandboxError> {
+) -> Result<Asked, SandboxError> {
     let failed = |error: RulesetError| SandboxError::Failed(error.to_string());
     let mut rules = ruleset(network).map_err(failed)?;
     for (path, right) in grants {
@@ -37,7 +38,7 @@ pub(super) fn confine(
     }
     rules.restrict_self().map_err(failed)?;
     give_up_rights().map_err(|error| SandboxError::Failed(format!("rights of root could not be given up: {error}")))?;
-    seccomp::apply(network.into())
+    seccomp::apply(network)
 }
 
 fn ruleset(network: Network) -> Result<RulesetCreated, RulesetError> {
@@ -90,29 +91,42 @@ fn give_up_rights() -> rustix::io::Result<()> {
     set_capabilities(None, kept)
 }
 
-/// Why this tier does not work here; otherwise the version of the kernel's interface.
-pub(super) fn version() -> Result<i32, String> {
+/// Why this tier does not work here; otherwise what is known of it.
+pub(super) fn version() -> Result<String, String> {
     use landlock::LandlockStatus::{Available, NotEnabled, NotImplemented};
     // The crate tells only someone who restricts itself.
-    let asked = std::thread::spawn(|| {
+    let tried = std::thread::spawn(|| {
         let rules = Ruleset::default().handle_access(AccessFs::Execute)?.create()?;
-        Ok::<_, RulesetError>(rules.restrict_self()?.landlock)
+        Ok::<_, RulesetError>((rules.restrict_self()?.landlock, seccomp::apply(Network::Denied)))
     });
-    match asked.join() {
-        Ok(Ok(Available { effective_abi, kernel_abi })) => {
-            let version = kernel_abi.unwrap_or(effective_abi as i32);
-            if version < LEAST as i32 {
-                let least = LEAST as i32;
-                return Err(format!(
-                    "the kernel has version {version} of Landlock, version {least} is needed (Linux 6.2)"
-                ));
-            }
-            seccomp::filter(seccomp::Sockets::None).map_err(|error| error.to_string())?;
-            Ok(version)
+    let (landlock, asked) = match tried.join() {
+        Ok(tried) => tried.map_err(|error| error.to_string())?,
+        Err(_) => return Err("it could not be tried".to_owned()),
+    };
+    let version = match landlock {
+        Available { effective_abi, kernel_abi } => kernel_abi.unwrap_or(effective_abi as i32),
+        NotEnabled => return Err("Landlock is not enabled: add it to the kernel's `lsm=` parameter".to_owned()),
+        NotImplemented => {
+            return Err("the kernel has no Landlock (Linux 6.2 has, if it was built with it)".to_owned());
         }
-        Ok(Ok(NotEnabled)) => Err("Landlock is not enabled: add it to the kernel's `lsm=` parameter".to_owned()),
-        Ok(Ok(NotImplemented)) => Err("the kernel has no Landlock (Linux 6.2 has, if it was built with it)".to_owned()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it could not be tried".to_owned()),
+    };
+    let least = LEAST as i32;
+    if version < least {
+        return Err(format!("the kernel has version {version} of Landlock, version {least} is needed (Linux 6.2)"));
     }
+    let unable = "commands cannot change modes, owners and times of files";
+    match asked.map_err(|error| error.to_string())? {
+        Asked::Nobody => Ok(format!("version {version}; another program supervises system calls here, so {unable}")),
+        Asked::Listener(_) if !can_look_into_others() => {
+            Ok(format!("version {version}; the kernel's `yama.ptrace_scope` is 2 or more, so {unable}"))
+        }
+        Asked::Listener(_) => Ok(format!("version {version}, with seccomp")),
+    }
+}
+
+/// Whether the words of a system call can be read, which are in its caller's memory.
+fn can_look_into_others() -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let is_open = scope.trim().parse::<u32>().is_ok_and(|scope| scope < 2) || scope.is_empty();
+    is_open || capabilities(None).is_ok_and(|has| has.effective.contains(CapabilitySet::SYS_PTRACE))
 }

@@ -38,7 +38,7 @@ fn cage() -> Ability {
 #[cfg(target_os = "linux")]
 pub(super) fn landlock() -> &'static Ability {
     static ABILITY: OnceLock<Ability> = OnceLock::new();
-    ABILITY.get_or_init(|| super::landlock::version().map(|version| format!("version {version}, with seccomp")))
+    ABILITY.get_or_init(super::landlock::version)
 }
 
 #[cfg(target_os = "linux")]

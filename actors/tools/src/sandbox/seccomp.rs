@@ -6,14 +6,18 @@
 //! - reaching into other processes, their memory and their descriptors;
 //! - `io_uring`, which does what the filter refuses past the filter;
 //! - new namespaces and mounts, keys of the kernel, programs and modules for it, its clock and its name;
-//! - sockets, unless the network is granted; then those of the internet and local ones. Pairs of connected sockets are
-//!   always there. Without this a local socket would be a way to a container engine or a key agent;
 //! - putting words into a terminal, and changing other processes' limits;
-//! - on x86-64, the calls of its 32-bit-pointer twin, which have other numbers.
+//! - sockets of any kind but those of the internet and local ones. Pairs of connected sockets are always there;
+//! - on x86-64, the calls of its 32-bit-pointer twin, which have other numbers;
+//! - in the tier `landlock`, which has no namespaces: what System V and POSIX queues share with everyone, and the flags
+//!   of files.
+//!
+//! In that tier a second filter hands over what a filter cannot judge: see [`asked`] and `supervisor.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use playhouse_seccomp::Listener;
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
@@ -21,7 +25,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-use super::{Network, SandboxError};
+use super::{Network, SandboxError, supervisor};
 
 /// System calls that are refused with and without the network.
 const REFUSED: &[libc::c_long] = &[
@@ -103,92 +107,159 @@ const SOCKETS: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6,
 /// Requests to a terminal that put words into it.
 const WORDS: [u64; 2] = [0x5412, 0x541c];
 
-/// Whose sockets a process may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sockets {
-    /// No sockets at all.
-    None,
-    /// Those of the network it is in.
-    Network,
+/// Requests that change the flags of a file, for which it need not be open for writing.
+const FLAGS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+
+/// What is shared with everyone who is in no namespace of their own, and outlives whoever made it.
+const SHARED: [libc::c_long; 13] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+];
+
+/// What a filter is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Within {
+    /// Namespaces of its own keep the rest from it; sockets reach nobody in a network of its own.
+    Bwrap,
+    /// Nothing else keeps it but the file rules and the supervisor.
+    Landlock(Network),
 }
 
-impl From<Network> for Sockets {
-    fn from(network: Network) -> Self {
-        match network {
-            Network::Denied => Self::None,
-            Network::Granted => Self::Network,
-        }
-    }
+impl Within {
+    const ALL: [Self; 3] = [Self::Bwrap, Self::Landlock(Network::Denied), Self::Landlock(Network::Granted)];
 }
 
 /// The filter, as the kernel takes it.
-pub(super) fn filter(sockets: Sockets) -> Result<&'static BpfProgram, SandboxError> {
-    static WITHOUT: LazyLock<Result<BpfProgram, String>> = LazyLock::new(|| compile(Sockets::None));
-    static WITH: LazyLock<Result<BpfProgram, String>> = LazyLock::new(|| compile(Sockets::Network));
-    let compiled = match sockets {
-        Sockets::None => &*WITHOUT,
-        Sockets::Network => &*WITH,
-    };
-    compiled.as_ref().map_err(|error| SandboxError::Failed(error.clone()))
+pub(super) fn filter(within: Within) -> Result<&'static BpfProgram, SandboxError> {
+    static ALL: LazyLock<BTreeMap<Within, Result<BpfProgram, String>>> = LazyLock::new(|| {
+        let compiled = |within| compile(rules(within)).map(|program| beginning().into_iter().chain(program).collect());
+        Within::ALL.into_iter().map(|within| (within, compiled(within))).collect()
+    });
+    match ALL.get(&within) {
+        Some(Ok(program)) => Ok(program),
+        Some(Err(error)) => Err(SandboxError::Failed(error.clone())),
+        None => Err(SandboxError::Failed("there is no such filter".to_owned())),
+    }
 }
 
-/// Puts the filter on this thread, for good, and on everything it starts.
-pub(super) fn apply(sockets: Sockets) -> Result<(), SandboxError> {
-    seccompiler::apply_filter(filter(sockets)?).map_err(|error| SandboxError::Failed(error.to_string()))
+/// Who answers what a filter hands over.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// Whoever serves this.
+    Listener(Listener),
+    /// Nobody: this process is under another one's listener, and the kernel allows one. All of it is refused.
+    Nobody,
 }
 
-fn compile(sockets: Sockets) -> Result<BpfProgram, String> {
+/// Puts both filters of the tier `landlock` on this thread, for good, and on everything it starts.
+pub(super) fn apply(network: Network) -> Result<Asked, SandboxError> {
+    let failed = |error: &dyn std::error::Error| SandboxError::Failed(error.to_string());
+    let put_on = |program: &BpfProgram| seccompiler::apply_filter(program).map_err(|error| failed(&error));
+    put_on(filter(Within::Landlock(network))?)?;
+    let mut asking = compile(asked(network)).map_err(SandboxError::Failed)?;
+    for step in asking.iter_mut().filter(|step| **step == returned(REFUSE)) {
+        *step = returned(HAND_OVER);
+    }
+    match playhouse_seccomp::listen(&asking) {
+        Ok(listener) => Ok(Asked::Listener(listener)),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            put_on(&compile(asked(network)).map_err(SandboxError::Failed)?)?;
+            Ok(Asked::Nobody)
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+type Rules = Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>;
+
+fn compile(rules: Rules) -> Result<BpfProgram, String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)
         .map_err(|_| format!("there is no filter for {} processors", std::env::consts::ARCH))?;
-    let rules = rules(sockets).map_err(|error| error.to_string())?;
+    let rules = rules.map_err(|error| error.to_string())?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(EPERM), arch);
-    let compiled: BpfProgram = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
-    Ok(beginning().into_iter().chain(compiled).collect())
+    filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())
 }
 
 const EPERM: u32 = libc::EPERM as u32;
 const ENOSYS: u32 = libc::ENOSYS as u32;
+
+const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | EPERM;
+const HAND_OVER: u32 = libc::SECCOMP_RET_USER_NOTIF;
+
+/// The step of a filter that ends with this answer.
+fn returned(answer: u32) -> sock_filter {
+    const RETURN: u16 = 0x06;
+    sock_filter { code: RETURN, jt: 0, jf: 0, k: answer }
+}
 
 /// What the compiler cannot say: another answer for one call, and a range of numbers.
 fn beginning() -> Vec<sock_filter> {
     const LOAD: u16 = 0x20;
     const IF_EQUAL: u16 = 0x15;
     const IF_AT_LEAST: u16 = 0x35;
-    const RETURN: u16 = 0x06;
-    const ERRNO: u32 = 0x0005_0000;
     let step = |code, skip, k| sock_filter { code, jt: 0, jf: skip, k };
     let mut steps = vec![
         // The call's number.
         step(LOAD, 0, 0),
         step(IF_EQUAL, 1, libc::SYS_clone3 as u32),
-        step(RETURN, 0, ERRNO | ENOSYS),
+        returned(libc::SECCOMP_RET_ERRNO | ENOSYS),
     ];
     if cfg!(target_arch = "x86_64") {
-        steps.extend([step(IF_AT_LEAST, 1, 0x4000_0000), step(RETURN, 0, ERRNO | EPERM)]);
+        steps.extend([step(IF_AT_LEAST, 1, 0x4000_0000), returned(REFUSE)]);
     }
     steps
 }
 
-fn rules(sockets: Sockets) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+fn rules(within: Within) -> Rules {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let namespaces: Vec<u64> = NAMESPACES.iter().map(|flag| u64::from(flag.unsigned_abs())).collect();
     let has = |flag: u64| when(&[(0, Qword, MaskedEq(flag), flag)]);
     let of_clone = namespaces.iter().filter(|flag| **flag > 0xff);
     rules.insert(libc::SYS_clone, of_clone.map(|flag| has(*flag)).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_unshare, namespaces.iter().map(|flag| has(*flag)).collect::<Result<_, _>>()?);
-    rules.insert(libc::SYS_ioctl, WORDS.iter().map(|word| when(&[(1, Dword, Eq, *word)])).collect::<Result<_, _>>()?);
+    let mut requests = WORDS.to_vec();
     // Only its own limits, and only what it is or how it is asked.
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Dword, Ne, 0)])?]);
     rules.insert(libc::SYS_personality, vec![when(&[(0, Dword, Ne, 0), (0, Dword, Ne, 0xffff_ffff)])?]);
-    let socket = match sockets {
-        Sockets::None => Vec::new(),
-        Sockets::Network => {
-            let others: Vec<_> =
-                SOCKETS.iter().map(|family| (0, Dword, Ne, u64::from(family.unsigned_abs()))).collect();
-            vec![when(&others)?]
+    let others: Vec<_> = SOCKETS.iter().map(|family| (0, Dword, Ne, u64::from(family.unsigned_abs()))).collect();
+    match within {
+        Within::Bwrap => {}
+        Within::Landlock(_) => {
+            rules.extend(SHARED.iter().map(|call| (*call, Vec::new())));
+            requests.extend(FLAGS);
         }
+    }
+    // Without the network each of them is asked about.
+    if within != Within::Landlock(Network::Denied) {
+        rules.insert(libc::SYS_socket, vec![when(&others)?]);
+    }
+    let requests = requests.iter().map(|request| when(&[(1, Dword, Eq, *request)]));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+/// What is asked about in the tier `landlock`: changes of files that Landlock has no rule for, the priorities of
+/// processes, the limit that is a call's mark, and sockets where there is no network.
+fn asked(network: Network) -> Rules {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = supervisor::ASKED.iter().map(|call| (*call, Vec::new())).collect();
+    let locks = u64::from(libc::RLIMIT_LOCKS);
+    rules.insert(libc::SYS_prlimit64, vec![when(&[(1, Dword, Eq, locks), (2, Qword, Ne, 0)])?]);
+    rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Dword, Eq, locks)])?]);
+    match network {
+        Network::Denied => rules.insert(libc::SYS_socket, Vec::new()),
+        Network::Granted => None,
     };
-    rules.insert(libc::SYS_socket, socket);
     Ok(rules)
 }
 
@@ -203,26 +274,37 @@ fn when(all: &[(u8, SeccompCmpArgLen, SeccompCmpOp, u64)]) -> Result<SeccompRule
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::Resource;
     use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_filter_stays_on_its_thread() {
         let inside = std::thread::spawn(|| {
-            apply(Sockets::None).unwrap();
-            let refused = std::net::UdpSocket::bind("127.0.0.1:0").unwrap_err();
+            seccompiler::apply_filter(filter(Within::Bwrap).unwrap()).unwrap();
+            // By its id it might be another process.
+            let own = rustix::process::getrlimit(Resource::Core);
+            let refused = rustix::process::prlimit(Some(rustix::process::getpid()), Resource::Core, own).unwrap_err();
             let pair = UnixStream::pair().is_ok();
             // What the C library starts threads and processes with still works.
             let thread = std::thread::spawn(|| 7).join().unwrap();
             let process = std::process::Command::new("true").status().unwrap().success();
             (refused.raw_os_error(), pair, thread, process)
         });
-        assert_eq!(inside.join().unwrap(), (Some(libc::EPERM), true, 7, true));
-        assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_ok());
-        let granted = std::thread::spawn(|| {
-            apply(Sockets::Network).unwrap();
-            std::net::UdpSocket::bind("127.0.0.1:0").is_ok()
+        assert_eq!(inside.join().unwrap(), (libc::EPERM, true, 7, true));
+    }
+
+    /// The kernel allows one listener. Under another one's, all that would be asked about is refused.
+    #[test]
+    fn what_nobody_can_be_asked_about_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inside = std::thread::spawn(move || {
+            let Asked::Listener(_other) = apply(Network::Granted).unwrap() else { panic!("a listener") };
+            assert!(matches!(apply(Network::Denied).unwrap(), Asked::Nobody));
+            let mode = rustix::fs::chmod(file.path(), rustix::fs::Mode::RWXU);
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap_err();
+            (mode, socket.raw_os_error())
         });
-        assert!(granted.join().unwrap());
+        assert_eq!(inside.join().unwrap(), (Err(rustix::io::Errno::PERM), Some(libc::EPERM)));
     }
 
     /// Without the other guards, on a terminal that is its own: the kernel itself refuses any other, with the same words.
@@ -240,7 +322,7 @@ for request in (0x5412, 0x541c):
         print(error.strerror)
 ";
         let attacked = std::thread::spawn(|| {
-            apply(Sockets::Network).unwrap();
+            seccompiler::apply_filter(filter(Within::Bwrap).unwrap()).unwrap();
             std::process::Command::new("python3").args(["-c", ATTACK]).output().unwrap()
         });
         let said = String::from_utf8(attacked.join().unwrap().stdout).unwrap();

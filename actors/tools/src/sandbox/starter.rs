@@ -17,7 +17,9 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 
 use super::cage::{Cage, Hold};
-use super::grants::{self, Grants};
+use super::grants::{self, Grants, Right};
+use super::seccomp::Asked;
+use super::supervisor::{self, Current};
 use super::{Confined, Tier, Watcher};
 
 /// For how long a thread starts processes: what was granted when it began may be another file by then.
@@ -61,6 +63,8 @@ pub(crate) struct Starter {
     own: Vec<(PathBuf, Option<(u64, u64)>)>,
     since: Instant,
     cage: Option<Arc<Cage>>,
+    /// The call that its processes belong to.
+    current: Arc<Current>,
     jobs: SyncSender<Job>,
 }
 
@@ -93,6 +97,8 @@ impl Starter {
         let (jobs, queue) = sync_channel(1);
         let (is_landlock, network) = (*tier == Tier::Landlock, confined.sandbox.rules.network);
         let system = if is_landlock { grants::system(confined) } else { Vec::new() };
+        let writable: Vec<PathBuf> =
+            grants.iter().filter(|(_, right)| *right == Right::Write).map(|(path, _)| path.clone()).collect();
         let thread = std::thread::Builder::new().name("playhouse-start".to_owned());
         // The cage goes into the thread and back: what is put into it decides how well it holds.
         let threads = confined.watcher.starters().threads.clone();
@@ -100,17 +106,27 @@ impl Starter {
             let _counted = Counted::new(threads);
             let is_caged = cage.as_ref().is_some_and(|cage| cage.enter().is_ok());
             let all = system.into_iter().chain(grants);
-            let confined = if is_landlock { super::landlock::confine(network, all) } else { Ok(()) };
+            let confined = if is_landlock { super::landlock::confine(network, all) } else { Ok(Asked::Nobody) };
             let hold = if is_caged && is_landlock { Hold::Sure } else { Hold::Unsure };
             let cage = cage.filter(|_| is_caged).map(|cage| Arc::new(cage.with(hold)));
             let is_ready = confined.is_ok();
-            if tell.send(confined.map(|()| cage)).is_ok() && is_ready {
+            if tell.send(confined.map(|asked| (cage, asked))).is_ok() && is_ready {
                 serve(&queue);
             }
         })?;
         let panicked = |_| io::Error::other("the thread that starts processes panicked");
-        let cage = told.recv().map_err(panicked)?.map_err(io::Error::other)?;
-        Ok(Self { confined: Arc::downgrade(confined), own, since: Instant::now(), cage, jobs })
+        let (cage, asked) = told.recv().map_err(panicked)?.map_err(io::Error::other)?;
+        let current = Arc::new(Current::default());
+        match asked {
+            // Not by the thread above: it would be asking itself.
+            Asked::Listener(listener) => {
+                let (answering, current) =
+                    (std::thread::Builder::new().name("playhouse-calls".to_owned()), current.clone());
+                answering.spawn(move || supervisor::serve(&listener, &writable, &current))?;
+            }
+            Asked::Nobody => {}
+        }
+        Ok(Self { confined: Arc::downgrade(confined), own, since: Instant::now(), cage, current, jobs })
     }
 
     /// What holds its processes.
@@ -118,8 +134,9 @@ impl Starter {
         self.cage.clone()
     }
 
-    /// Starts a command. Blocks for as long as that takes.
-    pub(super) fn start(&self, command: Command, runtime: Handle) -> io::Result<Child> {
+    /// Starts a command, whose processes bear this mark. Blocks for as long as that takes.
+    pub(super) fn start(&self, command: Command, tag: u64, runtime: Handle) -> io::Result<Child> {
+        self.current.begin(tag);
         let (reply, replied) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts processes is gone");
         self.jobs.send(Job { command, runtime, reply }).map_err(|_| gone())?;
