@@ -125,6 +125,11 @@ impl Process {
         }
     }
 
+    /// What it runs in.
+    pub(crate) fn tier(&self) -> &Tier {
+        &self.tier
+    }
+
     /// Resolves when it and what it started take more than they may; never otherwise.
     pub(crate) fn exceeded(&self) -> impl Future<Output = Exceeded> + Send + use<> {
         let Mark { run, tag, confined, processes, .. } = self.mark.clone();

@@ -28,6 +28,7 @@ mod launch;
 mod metadata;
 mod places;
 mod probe;
+pub(crate) mod refusals;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
@@ -129,6 +130,8 @@ pub struct SandboxRules {
     /// Files and folders, as seen from a working directory, whose change is dangerous beside that of git's, editors' and
     /// agents' own. They are found at any depth, and in any case.
     pub guarded: Vec<String>,
+    /// What a session's project does without; no grant gives it back. Set by [`SandboxRules::within`].
+    pub bounds: SandboxBounds,
 }
 
 impl SandboxRules {
@@ -146,10 +149,10 @@ impl SandboxRules {
             file: least(self.limits.file, file),
         };
         let network = least(self.network, network);
-        if (network, limits) == (self.network, self.limits) {
+        if (network, limits) == (self.network, self.limits) && bounds.network != Some(Network::Denied) {
             return self.clone();
         }
-        Arc::new(Self { network, limits, ..Self::clone(self) })
+        Arc::new(Self { network, limits, bounds: *bounds, ..Self::clone(self) })
     }
 }
 
@@ -236,7 +239,7 @@ mod tests {
         let narrow =
             SandboxBounds { network: Some(Network::Denied), processes: Some(5), memory: Some(50), file: Some(500) };
         let limits = ProcessLimits { processes: 5, memory: 50, file: 500 };
-        let expected = SandboxRules { network: Network::Denied, limits, ..SandboxRules::clone(&wide) };
+        let expected = SandboxRules { network: Network::Denied, limits, bounds: narrow, ..SandboxRules::clone(&wide) };
         assert_eq!(*wide.within(&narrow), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use playhouse_protocol::SandboxMode;
+use playhouse_protocol::{SandboxBounds, SandboxMode};
 use playhouse_tools::sandbox::{NEVER_PASSED, passes};
 use playhouse_tools::{Network, ProcessLimits, SandboxRules};
 
@@ -53,6 +53,8 @@ impl Confinement {
             environment: self.environment.value.clone(),
             hidden: self.hidden.clone(),
             guarded: self.guarded.value.clone(),
+            // Each session has its own.
+            bounds: SandboxBounds::default(),
         }
     }
 }

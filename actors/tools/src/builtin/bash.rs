@@ -4,6 +4,8 @@
 //! 200 ms to finish writing, then everything is killed, background jobs and daemons included.
 
 use std::future::{pending, ready};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +21,9 @@ use crate::output::spool::{Fits, Spool, Whole};
 use crate::process::mark::Mark;
 use crate::process::{Process, quiet};
 use crate::programs::search_path;
+use crate::run::blocking;
 use crate::sandbox::Exceeded;
+use crate::sandbox::refusals::{Ended, Report, denial, report};
 use crate::secrets::secrets_here;
 use crate::summary::CallSummary;
 use crate::text::{Capture, cut};
@@ -33,6 +37,8 @@ const DRAIN: Duration = Duration::from_millis(200);
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// What a partial result shows of each stream.
 const SHOW_BYTES: usize = 8 * 1024;
+/// What is looked at of each stream's end for what the sandbox refused.
+const LOOKED_AT: usize = 64 * 1024;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Commands that are refused; see [`Bash::deny`].
@@ -171,11 +177,21 @@ impl Tool for Bash {
         let mut shell = quiet("bash");
         set_out(&mut shell, command, &mark);
         shell.current_dir(&ctx.cwd);
+        let (noted, confined) = (mark.refusals.clone(), mark.confined.clone());
         let process = Process::spawn(shell, mark).map_err(|error| {
             let at = ctx.cwd.display();
             ToolError::Failed(format!("bash could not be started in `{at}`: {error}"))
         })?;
-        run(process, &ctx).await
+        let tier = process.tier().clone();
+        let ran = run(process, &ctx).await?;
+        let ended = Ended { command: command.to_owned(), status: ran.status, printed: ran.printed() };
+        let report = match confined {
+            Some(confined) if !ran.status.success() => {
+                blocking(&ctx.cancel, move |_| Ok(report(&ended, &noted, &confined, &tier))).await?
+            }
+            Some(_) | None => Report::default(),
+        };
+        Ok(ran.result(&report))
     }
 }
 
@@ -259,7 +275,18 @@ impl<R: AsyncRead + Unpin> Stream<R> {
     }
 }
 
-async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, ToolError> {
+/// How a command ended, and what is kept of its output.
+struct Ran {
+    status: ExitStatus,
+    limit: Option<Exceeded>,
+    out: Capture,
+    err: Capture,
+    whole: Option<Whole>,
+    /// Why it ran in no sandbox although it should, if so.
+    unconfined: Option<String>,
+}
+
+async fn run(mut process: Process, ctx: &ToolContext) -> Result<Ran, ToolError> {
     let mut out = Stream::new(process.take_stdout());
     let mut err = Stream::new(process.take_stderr());
     let mut spool = Spool::new(ctx.tool_call_id.clone(), output::here());
@@ -306,55 +333,62 @@ async fn run(mut process: Process, ctx: &ToolContext) -> Result<ToolResult, Tool
     out.end(&mut spool).await;
     err.end(&mut spool).await;
     let whole = spool.finish(out.kept.total() + err.kept.total()).await;
-    let mut result = result(status, limit, &out.kept, &err.kept, whole);
-    if let (Some(reason), Some(details)) = (unconfined, result.details.as_object_mut()) {
-        details.insert("unconfined".to_owned(), reason.into());
-    }
-    Ok(result)
+    Ok(Ran { status, limit, out: out.kept, err: err.kept, whole, unconfined })
 }
 
-fn result(
-    status: std::process::ExitStatus,
-    limit: Option<Exceeded>,
-    out: &Capture,
-    err: &Capture,
-    whole: Option<Whole>,
-) -> ToolResult {
-    use std::os::unix::process::ExitStatusExt;
-    let note = whole.as_ref().map(Whole::note).unwrap_or_default();
-    let mut text = joined(&out.text_with(&note), &err.text_with(&note));
+impl Ran {
+    /// The ends of its streams, where it says why it failed.
+    fn printed(&self) -> [String; 2] {
+        [&self.out, &self.err].map(|stream| stream.last(LOOKED_AT))
+    }
+
+    /// For the model: the output, below it how the command ended, and last what the sandbox refused it.
+    fn result(self, report: &Report) -> ToolResult {
+        let Self { status, limit, out, err, whole, unconfined } = self;
+        let note = whole.as_ref().map(Whole::note).unwrap_or_default();
+        let mut text = joined(&out.text_with(&note), &err.text_with(&note));
+        let mut below: Vec<String> = ending(status, limit).into_iter().chain(report.lines()).collect();
+        if report.lines().is_empty() {
+            below.extend(denial(&text));
+        }
+        if text.is_empty() {
+            text.push_str("(no output)");
+        }
+        for line in below {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&line);
+        }
+        let mut details = json!({"exit_code": status.code(), "truncated": out.is_truncated() || err.is_truncated()});
+        let more = [
+            ("signal", status.signal().map(Value::from)),
+            ("output", whole.map(|whole| whole.path.into())),
+            ("limit", limit.map(|limit| limit.name().into())),
+            ("unconfined", unconfined.map(Value::from)),
+            ("refused", report.details()),
+        ];
+        if let Some(details) = details.as_object_mut() {
+            details.extend(more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        }
+        ToolResult { details, ..ToolResult::text(text) }
+    }
+}
+
+/// How a command ended, unless it ended well.
+fn ending(status: ExitStatus, limit: Option<Exceeded>) -> Option<String> {
     let ending = match (status.code(), status.signal()) {
         (Some(0), _) => None,
         (Some(code), _) => Some(format!("exit code {code}")),
         (None, Some(signal)) => Some(format!("killed by signal {signal}")),
         (None, None) => Some("ended without an exit code".to_owned()),
     };
-    let ending = match (ending, limit) {
+    match (ending, limit) {
         (ending, None) => ending,
         // It ended by itself.
         (Some(ending), Some(refused @ Exceeded::Tasks(_))) => Some(format!("{ending}; {refused}")),
         (_, Some(limit)) => Some(limit.to_string()),
-    };
-    if text.is_empty() {
-        text.push_str("(no output)");
     }
-    if let Some(ending) = ending {
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&ending);
-    }
-    let mut details = json!({"exit_code": status.code(), "truncated": out.is_truncated() || err.is_truncated()});
-    if let (Some(signal), Some(details)) = (status.signal(), details.as_object_mut()) {
-        details.insert("signal".to_owned(), signal.into());
-    }
-    if let (Some(whole), Some(details)) = (whole, details.as_object_mut()) {
-        details.insert("output".to_owned(), whole.path.into());
-    }
-    if let (Some(limit), Some(details)) = (limit, details.as_object_mut()) {
-        details.insert("limit".to_owned(), limit.name().into());
-    }
-    ToolResult { details, ..ToolResult::text(text) }
 }
 
 fn joined(out: &str, err: &str) -> String {

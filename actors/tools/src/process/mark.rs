@@ -23,6 +23,7 @@ use tokio::process::Command;
 use crate::process::Processes;
 use crate::process::sweeps::Sweeps;
 use crate::runtime::{SCOPE, Scope, ToolRuntime};
+use crate::sandbox::refusals::Refusals;
 use crate::sandbox::{Confined, ProcessLimits, passed};
 
 /// The variable that names the house a process belongs to.
@@ -46,6 +47,8 @@ pub struct Mark {
     pub(crate) sweeps: Option<Sweeps>,
     /// What the processes are kept in.
     pub(crate) confined: Option<Arc<Confined>>,
+    /// What the sandbox has refused them, as far as that is known for certain.
+    pub(crate) refusals: Refusals,
     /// What ends the processes when the run is over.
     pub(crate) processes: Processes,
     house: String,
@@ -64,7 +67,7 @@ impl Mark {
         let nonce = nonce();
         let tag = TAG_BIT | (house_hash(&house) << 32) | (nonce >> 32);
         let run = format!("{nonce:016x}-{}", process::id());
-        Self { run, tag, sweeps: None, confined: None, processes, house }
+        Self { run, tag, sweeps: None, confined: None, refusals: Refusals::default(), processes, house }
     }
 
     /// The number that is to be the soft limit on file locks.

@@ -1,0 +1,208 @@
+//! What a command that failed says of why it did.
+//!
+//! Its words only lead to what is then checked: they may be wrong, in another program's style, or written to deceive.
+
+use std::path::Path;
+
+use super::judge::{Judge, Missing};
+use super::{Ended, Refusal};
+use playhouse_shell as shell;
+
+/// How many lines of each stream are looked at, the last ones, and how long one may be.
+const MOST_LINES: usize = 400;
+const LONGEST: usize = 4_096;
+/// How many names are looked up on the disk.
+const MOST_NAMES: usize = 200;
+/// How far above the reason a name may stand, in lines.
+const NAME_ABOVE: usize = 3;
+
+/// What those say who get no network, in small letters.
+const NETWORK: [&str; 18] = [
+    "network is unreachable",
+    "could not resolve host",
+    "couldn't resolve host",
+    "name resolution",
+    "name or service not known",
+    "nodename nor servname",
+    "failed to lookup address",
+    "getaddrinfo",
+    "dns error",
+    "dns lookup failed",
+    "connection refused",
+    "couldn't connect to server",
+    "failed to connect to",
+    "unable to connect to",
+    "econnrefused",
+    "enetunreach",
+    "urlopen error",
+    "/dev/tcp/",
+];
+
+/// What those say to whom the kernel gives no socket.
+const SOCKET: [&str; 3] = ["socket", "connect", "bind"];
+
+/// Programs that say nothing when they are told to be silent, and what they exit with when there is no network.
+const SILENT: [(&str, &[i32]); 8] = [
+    ("curl", &[5, 6, 7, 28]),
+    ("wget", &[4]),
+    ("ssh", &[255]),
+    ("scp", &[1, 255]),
+    ("sftp", &[255]),
+    ("nc", &[1]),
+    ("ncat", &[1]),
+    ("ping", &[1, 2]),
+];
+
+/// What is said of a change and not of a look, in small letters.
+const CHANGES: [&str; 20] = [
+    "creat", "touch", "mkdir", "remov", "mov", "unlink", "renam", "writ", "chang", "setting", "preserv", "chmod",
+    "chown", "truncat", "delet", "lock", "overwrit", "sav", "install", "link",
+];
+
+/// The signal of a file that grew too large, and what a shell makes of it.
+const TOO_LARGE: i32 = 25;
+
+/// Why something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// Permission denied.
+    Denied,
+    /// Operation not permitted.
+    NotPermitted,
+    /// Read-only file system.
+    ReadOnly,
+    /// No such file or directory.
+    Missing,
+}
+
+const REASONS: [(&str, Reason); 8] = [
+    ("permission denied", Reason::Denied),
+    ("eacces", Reason::Denied),
+    ("operation not permitted", Reason::NotPermitted),
+    ("eperm", Reason::NotPermitted),
+    ("read-only file system", Reason::ReadOnly),
+    ("erofs", Reason::ReadOnly),
+    ("no such file or directory", Reason::Missing),
+    ("enoent", Reason::Missing),
+];
+
+/// What a command was perhaps refused.
+pub(super) fn refusals(ended: &Ended, judge: &Judge<'_>) -> Vec<Refusal> {
+    let reader = Reader::new(ended, judge);
+    let mut found = Vec::new();
+    if reader.is_silent_without_network() {
+        found.push(Refusal::Network);
+    }
+    if is_too_large(ended) {
+        found.push(Refusal::FileSize(judge.most_of_a_file()));
+    }
+    let mut names = 0;
+    for text in &ended.printed {
+        let mut lines: Vec<&str> = text.lines().rev().filter(|line| line.len() <= LONGEST).take(MOST_LINES).collect();
+        lines.reverse();
+        for (at, line) in lines.iter().enumerate() {
+            let small = line.to_lowercase();
+            if says_no_network(&small) {
+                found.push(Refusal::Network);
+            }
+            let Some((_, reason)) = REASONS.iter().find(|(words, _)| small.contains(words)) else { continue };
+            // Some programs name the file first, and the reason some lines below.
+            let above = lines.get(at.saturating_sub(NAME_ABOVE)..at).unwrap_or_default().iter().rev().copied();
+            let candidates = std::iter::once(*line).chain(above).map(named).find(|names| !names.is_empty());
+            for name in candidates.unwrap_or_default() {
+                names += 1;
+                if names > MOST_NAMES {
+                    return found;
+                }
+                found.extend(reader.refusal(*reason, &small, name));
+            }
+        }
+    }
+    found
+}
+
+fn is_too_large(ended: &Ended) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    ended.status.signal() == Some(TOO_LARGE) || ended.status.code() == Some(128 + TOO_LARGE)
+}
+
+fn says_no_network(small: &str) -> bool {
+    let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
+    has(&NETWORK) || (has(&["operation not permitted", "permission denied"]) && has(&SOCKET))
+}
+
+struct Reader<'a> {
+    ended: &'a Ended,
+    judge: &'a Judge<'a>,
+    /// The commands that could be read of the line.
+    seen: Vec<Vec<String>>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(ended: &'a Ended, judge: &'a Judge<'a>) -> Self {
+        Self { ended, judge, seen: shell::read(&ended.command).seen() }
+    }
+
+    fn runs(&self, program: &str) -> bool {
+        let named = self.seen.iter().filter_map(|argv| argv.first());
+        named.into_iter().any(|name| name.rsplit('/').next() == Some(program))
+    }
+
+    fn is_silent_without_network(&self) -> bool {
+        let Some(code) = self.ended.status.code() else { return false };
+        SILENT.iter().any(|(program, codes)| codes.contains(&code) && self.runs(program))
+    }
+
+    /// What was refused, if a file of this name was.
+    fn refusal(&self, reason: Reason, small: &str, name: &str) -> Option<Refusal> {
+        let named = Path::new(name);
+        // After these only the shell knows what a name is relative to.
+        if named.is_relative() && ["cd", "pushd", "popd"].iter().any(|program| self.runs(program)) {
+            return None;
+        }
+        let path = self.judge.real(named);
+        let is_there = path.symlink_metadata().is_ok();
+        let is_change = || CHANGES.iter().any(|word| small.contains(word)) || self.is_written_to(name);
+        let changed = || Some(Refusal::Change(path.clone()));
+        match (reason, self.judge.missing) {
+            (Reason::ReadOnly | Reason::NotPermitted, _) => changed(),
+            (Reason::Denied, _) if !is_there || self.judge.may_read(&path) || is_change() => changed(),
+            (Reason::Denied, _) => Some(Refusal::Read(path)),
+            (Reason::Missing, Missing::IsMissing) => None,
+            (Reason::Missing, Missing::MayBeRefused) if is_there && !is_change() => Some(Refusal::Read(path)),
+            (Reason::Missing, Missing::MayBeRefused) => {
+                let is_near = || path.parent().is_some_and(|folder| folder.is_dir() && !self.judge.may_read(folder));
+                if is_near() && is_change() { changed() } else { None }
+            }
+        }
+    }
+
+    /// Whether the command's text sends output to this name.
+    fn is_written_to(&self, name: &str) -> bool {
+        let text = &self.ended.command;
+        let before = text.match_indices(name).filter_map(|(at, _)| text.get(..at));
+        before.into_iter().any(|before| before.trim_end_matches([' ', '\t', '"', '\'']).ends_with(['>', '|']))
+    }
+}
+
+/// What may be names of files in a line: in quotes, or between colons.
+fn named(line: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (open, close) in [('\'', '\''), ('"', '"'), ('`', '`'), ('‘', '’')] {
+        let mut rest = line;
+        while let Some((_, after)) = rest.split_once(open) {
+            let Some((inside, after)) = after.split_once(close) else { break };
+            names.push(inside);
+            rest = after;
+        }
+    }
+    for part in line.split(": ") {
+        let part = part.trim();
+        let last = part.rsplit(char::is_whitespace).next().unwrap_or_default();
+        names.extend([part, last].into_iter().filter(|name| name.contains('/')));
+    }
+    names.retain(|name| !name.is_empty() && !name.contains("://"));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
