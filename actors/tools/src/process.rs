@@ -69,7 +69,7 @@ impl Process {
         mark.put_on(&mut command);
         command.process_group(0).kill_on_drop(false);
         let started = match mark.confined.clone() {
-            Some(confined) => crate::sandbox::start(command, mark.tag(), &confined)?,
+            Some(confined) => crate::sandbox::start(command, &mark, &confined)?,
             None => Started::plain(command.spawn()?),
         };
         let (child, tier) = (started.child, started.tier);

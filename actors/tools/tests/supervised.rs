@@ -233,6 +233,8 @@ async fn many_processes_threads_and_signals_get_their_answers() {
     let crowd = r#"
 import os, signal, subprocess, threading
 signal.signal(signal.SIGALRM, lambda *_: None)
+# As most programs have it: a call that a signal interrupts is made again.
+signal.siginterrupt(signal.SIGALRM, False)
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
 def work(name):
     open(name, 'w').close()
@@ -312,4 +314,28 @@ async fn nothing_is_shared_with_everyone() {
         let (said, code) = bash(&mut bench, attack).await;
         assert!(code != Some(0) && said.contains("not permitted"), "{attack}: {said}");
     }
+}
+
+/// Known, not guessed: these commands print nothing of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_is_said_though_the_command_is_silent() {
+    let (workdir, outside) = (workdir(), workdir());
+    put_files_into(outside.path());
+    let mut bench = Bench::confined(workdir.path(), sandbox(SandboxMode::Landlock)).await;
+    let file = outside.path().join("f").canonicalize().unwrap();
+    for (command, line) in [
+        (
+            format!("chmod 777 {} 2>/dev/null", file.display()),
+            format!("(sandbox: {} may not be changed", file.display()),
+        ),
+        ("python3 -c 'import socket; socket.socket()' 2>/dev/null".to_owned(), "(sandbox: no network here".to_owned()),
+    ] {
+        let (said, code) = bash(&mut bench, &command).await;
+        assert!(code != Some(0) && said.contains(&line), "{command}: {said}");
+        // It belongs to that call alone.
+        let (said, _) = bash(&mut bench, "exit 3").await;
+        assert!(!said.contains("(sandbox: "), "{said}");
+    }
+    let local = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>/dev/null";
+    assert!(!bash(&mut bench, local).await.0.contains("network"));
 }

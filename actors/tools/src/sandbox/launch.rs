@@ -12,6 +12,7 @@ use super::cage::Hold;
 #[cfg(target_os = "linux")]
 use super::starter::Starter;
 use super::{Confined, SandboxError, probe};
+use crate::process::mark::Mark;
 
 /// What a process really runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +71,9 @@ impl Started {
 }
 
 /// Starts a command, from a thread that has put itself under the limits the command is to have: those are handed down.
-/// Its processes bear the mark `tag`. Blocks for as long as that takes; needs a runtime.
+/// Its processes bear the mark. Blocks for as long as that takes; needs a runtime.
 #[cfg(target_os = "linux")]
-pub(crate) fn start(command: Command, tag: u64, confined: &Arc<Confined>) -> io::Result<Started> {
+pub(crate) fn start(command: Command, mark: &Mark, confined: &Arc<Confined>) -> io::Result<Started> {
     let tier = tier(confined.sandbox.mode).map_err(io::Error::other)?;
     if tier == Tier::Bwrap {
         // It dies with the thread that starts it: not with one of those that come and go.
@@ -82,7 +83,7 @@ pub(crate) fn start(command: Command, tag: u64, confined: &Arc<Confined>) -> io:
         return Ok(caged);
     }
     let starter = Starter::of(confined, &tier)?;
-    let child = starter.start(command, tag, tokio::runtime::Handle::try_current().map_err(io::Error::other)?)?;
+    let child = starter.start(command, mark, tokio::runtime::Handle::try_current().map_err(io::Error::other)?)?;
     match starter.cage() {
         None => Ok(put_in_a_cage(Started::in_tier(child, tier), confined, Hold::Unsure)),
         cage => Ok(Started {
@@ -104,7 +105,7 @@ fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn start(mut command: Command, _: u64, confined: &Arc<Confined>) -> io::Result<Started> {
+pub(crate) fn start(mut command: Command, _: &Mark, confined: &Arc<Confined>) -> io::Result<Started> {
     let tier = tier(confined.sandbox.mode).map_err(io::Error::other)?;
     command.spawn().map(|child| Started::in_tier(child, tier))
 }

@@ -21,6 +21,7 @@ use super::grants::{self, Grants, Right};
 use super::seccomp::Asked;
 use super::supervisor::{self, Current};
 use super::{Confined, Tier, Watcher};
+use crate::process::mark::Mark;
 
 /// For how long a thread starts processes: what was granted when it began may be another file by then.
 const FRESH: Duration = Duration::from_secs(2);
@@ -135,8 +136,8 @@ impl Starter {
     }
 
     /// Starts a command, whose processes bear this mark. Blocks for as long as that takes.
-    pub(super) fn start(&self, command: Command, tag: u64, runtime: Handle) -> io::Result<Child> {
-        self.current.begin(tag);
+    pub(super) fn start(&self, command: Command, mark: &Mark, runtime: Handle) -> io::Result<Child> {
+        self.current.begin(mark);
         let (reply, replied) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts processes is gone");
         self.jobs.send(Job { command, runtime, reply }).map_err(|_| gone())?;

@@ -3,21 +3,24 @@
 //! Landlock bounds what is opened, made, moved and removed. The mode, owner, times and attributes of a file can be
 //! changed without any of that: `chmod ~/.ssh` would go through. So these calls are handed over. The supervisor opens
 //! the file that the call means, looks where it lies, and changes it itself, by the descriptor it looked at: whatever
-//! happens to names and to the caller's memory meanwhile, only what may be written is changed.
+//! happens to names and to the caller's memory meanwhile, only what may be written is changed. One difference is left: a
+//! signal that comes before the call was heard, in a program whose handlers do not have calls made again, gives `EINTR`.
 //!
 //! Also handed over are the priorities of processes, which are the caller's own alone; the limit that is a call's mark
 //! (see `process/mark.rs`), which stays; and sockets where there is no network, so that it is known why a command failed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
+use playhouse_protocol::lock;
 use playhouse_seccomp::{Answer, Call, Listener};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::caller::Caller;
 use super::metadata::{self, Change};
+use super::refusals::{Refusal, Refusals};
+use crate::process::mark::Mark;
 
 /// What is always asked about.
 pub(super) const ASKED: &[libc::c_long] = &[
@@ -63,20 +66,32 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// The call of a tool that a starter's processes belong to now.
 #[derive(Debug, Default)]
-pub(super) struct Current {
-    /// Its mark.
-    tag: AtomicU64,
+pub(super) struct Current(Mutex<Owner>);
+
+#[derive(Debug, Default)]
+struct Owner {
+    tag: u64,
+    refusals: Refusals,
 }
 
 impl Current {
-    /// The processes that are started from now on bear this mark.
-    pub(super) fn begin(&self, tag: u64) {
-        self.tag.store(tag, Ordering::Release);
+    /// What is started from now on bears this mark.
+    pub(super) fn begin(&self, mark: &Mark) {
+        *lock(&self.0) = Owner { tag: mark.tag(), refusals: mark.refusals.clone() };
+    }
+
+    fn tag(&self) -> u64 {
+        lock(&self.0).tag
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Errno {
+        lock(&self.0).refusals.note(refusal);
+        Errno::PERM
     }
 }
 
 /// Answers for as long as there is someone to ask.
-pub(super) fn serve(listener: &Listener, writable: &[PathBuf], current: &Arc<Current>) {
+pub(super) fn serve(listener: &Listener, writable: &[PathBuf], current: &Current) {
     loop {
         let answered = match listener.next() {
             Ok(Some(call)) => listener.answer(&call, answer(&call, listener, writable, current)),
@@ -92,13 +107,19 @@ pub(super) fn serve(listener: &Listener, writable: &[PathBuf], current: &Arc<Cur
 
 fn answer(call: &Call, listener: &Listener, writable: &[PathBuf], current: &Current) -> Answer {
     let done = match Change::of(call) {
-        Some(change) => change_file(&change, call, listener, writable),
+        Some(change) => change_file(&change, call, listener, writable, current),
         None => others(call, listener, current),
     };
     done.unwrap_or_else(|error| Answer::Failed(error.raw_os_error()))
 }
 
-fn change_file(change: &Change, call: &Call, listener: &Listener, writable: &[PathBuf]) -> Result<Answer, Errno> {
+fn change_file(
+    change: &Change,
+    call: &Call,
+    listener: &Listener,
+    writable: &[PathBuf],
+    current: &Current,
+) -> Result<Answer, Errno> {
     let caller = Caller::new(call)?;
     let file = caller.open(change.object())?;
     let deed = change.read(&caller)?;
@@ -108,7 +129,7 @@ fn change_file(change: &Change, call: &Call, listener: &Listener, writable: &[Pa
         return Err(Errno::SRCH);
     }
     if !may_change(&place, writable) {
-        return Err(Errno::PERM);
+        return Err(current.refuse(Refusal::Change(place)));
     }
     deed.carry_out(&file)?;
     Ok(Answer::Done(0))
@@ -133,6 +154,10 @@ fn others(call: &Call, listener: &Listener, current: &Current) -> Result<Answer,
         | libc::SYS_sched_setattr => of_its_own(call, first),
         libc::SYS_prlimit64 => mark(call, call.arguments[2], listener, current),
         libc::SYS_setrlimit => mark(call, second, listener, current),
+        // Local ones are tried by the C library, which does well without.
+        libc::SYS_socket if [libc::AF_INET, libc::AF_INET6].contains(&(first as i32)) => {
+            Err(current.refuse(Refusal::Network))
+        }
         SETXATTRAT | REMOVEXATTRAT | FILE_SETATTR => Err(Errno::NOSYS),
         _ => Err(Errno::PERM),
     }
@@ -153,7 +178,7 @@ fn mark(call: &Call, limits: u64, listener: &Listener, current: &Current) -> Res
     if !listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }
-    let tag = current.tag.load(Ordering::Acquire);
+    let tag = current.tag();
     let maximum = getrlimit(Resource::Locks).maximum;
     if wanted != (tag, maximum.unwrap_or(libc::RLIM_INFINITY)) {
         return Err(Errno::PERM);
