@@ -89,7 +89,10 @@ impl<'a> Judge<'a> {
         if self.is_replaced(real) || !can_change(real) {
             return None;
         }
-        Some(self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Write)))
+        let remedy = self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Write));
+        // What is to be made far below such a folder is made elsewhere first, or only in someone's words.
+        let is_far = || real.parent().is_some_and(|folder| !folder.exists());
+        (!matches!(remedy, Remedy::Beside(_)) || !is_far()).then_some(remedy)
     }
 
     fn about_read(&self, real: &Path) -> Option<Remedy> {
@@ -108,11 +111,20 @@ impl<'a> Judge<'a> {
         let there = nearest(real);
         let (folder, file) =
             if there.is_dir() { (there, None) } else { (there.parent().unwrap_or(there), Some(there)) };
-        match (self.hidden.iter().find(|hidden| hidden.starts_with(folder)), file) {
+        match (self.hidden_in(folder), file) {
             (None, _) => Remedy::Allow(grant(folder.to_owned())),
             (Some(_), Some(file)) => Remedy::Allow(grant(file.to_owned())),
             (Some(hidden), None) => Remedy::Beside(hidden.clone()),
         }
+    }
+
+    /// Whether a folder can be granted with all that is in it.
+    pub(super) fn is_whole(&self, folder: &Path) -> bool {
+        self.hidden_in(folder).is_none()
+    }
+
+    fn hidden_in(&self, folder: &Path) -> Option<&PathBuf> {
+        self.hidden.iter().find(|hidden| hidden.starts_with(folder))
     }
 
     /// Whether a sandbox has its own of this, which no grant replaces.

@@ -13,8 +13,8 @@ const MOST_LINES: usize = 400;
 const LONGEST: usize = 4_096;
 /// How many names are looked up on the disk.
 const MOST_NAMES: usize = 200;
-/// How far above the reason a name may stand, in lines.
-const NAME_ABOVE: usize = 3;
+/// How many lines above a reason may belong to it.
+const ABOVE: usize = 3;
 
 /// What those say who get no network, in small letters.
 const NETWORK: [&str; 18] = [
@@ -102,13 +102,15 @@ pub(super) fn refusals(ended: &Ended, judge: &Judge<'_>) -> Vec<Refusal> {
         lines.reverse();
         for (at, line) in lines.iter().enumerate() {
             let small = line.to_lowercase();
-            if says_no_network(&small) {
+            let above = lines.get(at.saturating_sub(ABOVE)..at).unwrap_or_default();
+            if says_no_network(&small, above) {
                 found.push(Refusal::Network);
             }
-            let Some((_, reason)) = REASONS.iter().find(|(words, _)| small.contains(words)) else { continue };
-            // Some programs name the file first, and the reason some lines below.
-            let above = lines.get(at.saturating_sub(NAME_ABOVE)..at).unwrap_or_default().iter().rev().copied();
-            let candidates = std::iter::once(*line).chain(above).map(named).find(|names| !names.is_empty());
+            let Some((words, reason)) = REASONS.iter().find(|(words, _)| small.contains(words)) else { continue };
+            // Some name the file first, and the bare reason below.
+            let above = if small.trim_start().starts_with(words) { above } else { &[] };
+            let near = std::iter::once(line).chain(above.iter().rev());
+            let candidates = near.map(|line| named(line)).find(|names| !names.is_empty());
             for name in candidates.unwrap_or_default() {
                 names += 1;
                 if names > MOST_NAMES {
@@ -126,9 +128,12 @@ fn is_too_large(ended: &Ended) -> bool {
     ended.status.signal() == Some(TOO_LARGE) || ended.status.code() == Some(128 + TOO_LARGE)
 }
 
-fn says_no_network(small: &str) -> bool {
-    let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
-    has(&NETWORK) || (has(&["operation not permitted", "permission denied"]) && has(&SOCKET))
+/// Whether a line says that there is no network, with those above it: the kernel's own words say little.
+fn says_no_network(small: &str, above: &[&str]) -> bool {
+    let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+    let is_socket = || has(small, &SOCKET) || (named(small).is_empty() && above.iter().any(|line| has(line, &SOCKET)));
+    let is_denied = || has(small, &["operation not permitted", "permission denied", "eperm", "eacces"]);
+    has(small, &NETWORK) || (is_denied() && is_socket())
 }
 
 struct Reader<'a> {
@@ -171,8 +176,12 @@ impl<'a> Reader<'a> {
             (Reason::Missing, Missing::IsMissing) => None,
             (Reason::Missing, Missing::MayBeRefused) if is_there && !is_change() => Some(Refusal::Read(path)),
             (Reason::Missing, Missing::MayBeRefused) => {
-                let is_near = || path.parent().is_some_and(|folder| folder.is_dir() && !self.judge.may_read(folder));
-                if is_near() && is_change() { changed() } else { None }
+                // Nothing of its folder is there for the command, and so it was not this file that it missed.
+                let folder = path.parent().filter(|folder| folder.is_dir() && !self.judge.may_read(folder))?;
+                if is_change() {
+                    return changed();
+                }
+                self.judge.is_whole(folder).then(|| Refusal::Read(folder.to_owned()))
             }
         }
     }
