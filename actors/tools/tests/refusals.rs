@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -182,18 +183,23 @@ async fn a_folder_that_may_not_be_read_is_named_with_its_grant() {
         let outside = folder();
         let out = outside.path().canonicalize().unwrap();
         fs::write(out.join("kept"), "kept").unwrap();
+        fs::create_dir(out.join("locked")).unwrap();
+        fs::write(out.join("locked/f"), "kept").unwrap();
         fs::write(out.join("run"), "#!/bin/sh\necho ran\n").unwrap();
         fs::set_permissions(out.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
         let out = out.display();
         for (command, path) in [
             (format!("cat {out}/kept"), format!("{out}/kept")),
+            // What a path is called tells nothing of what was to be done.
+            (format!("cat {out}/locked/f"), format!("{out}/locked/f")),
             (format!("{out}/run"), format!("{out}/run")),
             (format!("python3 -c 'open(\"{out}/kept\")'"), format!("{out}/kept")),
             (format!("node -e 'require(\"fs\").readFileSync(\"{out}/kept\")'"), format!("{out}/kept")),
             (format!("head -1 < {out}/kept"), format!("{out}/kept")),
         ] {
             let said = bash(mode, here.path(), &command).await;
-            let what = format!("(sandbox: {path} may not be read; the user can allow it with --allow read={out})");
+            let folder = path.rsplit_once('/').unwrap().0;
+            let what = format!("(sandbox: {path} may not be read; the user can allow it with --allow read={folder})");
             assert_eq!(said.lines, [what], "{mode:?}: {command}: {}", said.text);
             let rules = SandboxRules { read: vec![outside.path().to_owned()], ..SandboxRules::default() };
             let said = bash_with(mode, rules, here.path(), &command).await;
@@ -229,6 +235,28 @@ async fn what_is_kept_from_tools_is_not_to_be_granted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_user_may_not_do_is_no_refusal() {
+    let here = folder();
+    let is_root = rustix::process::geteuid().is_root();
+    for mode in TIERS {
+        for command in ["echo x >> /etc/hostname", "mkdir /etc/new", "mkdir /usr/new"] {
+            let said = bash(mode, here.path(), command).await;
+            // Root could, so there the sandbox is the reason.
+            assert_eq!(said.lines.len(), usize::from(is_root), "{mode:?}: {command}: {}", said.text);
+        }
+        // A socket is more than a file, and not proposed.
+        let socket = here.path().parent().unwrap().join(format!("{}.sock", here.path().file_name().unwrap().display()));
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let said = bash(mode, here.path(), &format!("cat {0} || cat < {0}", socket.display())).await;
+        fs::remove_file(&socket).unwrap();
+        assert_eq!(said.lines, [""; 0], "{mode:?}: {}", said.text);
+        // What root could do too is nobody's refusal.
+        let said = bash(mode, here.path(), "cat /etc/nothing-there /proc/1/nothing-there").await;
+        assert_eq!(said.lines, [""; 0], "{mode:?}: {}", said.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_bubblewrap_guards_is_said_to_be_guarded() {
     let here = folder();
     fs::create_dir_all(here.path().join(".git/hooks")).unwrap();
@@ -258,7 +286,9 @@ async fn a_project_that_does_without_is_named_and_no_flag_is() {
         }
         let limits = ProcessLimits { file: 1 << 20, ..ProcessLimits::default() };
         let rules = SandboxRules { limits, ..SandboxRules::default() };
-        for command in ["head -c 3000000 /dev/zero > big", "exec head -c 3000000 /dev/zero > big"] {
+        // It does not die of the signal.
+        let python = "python3 -c 'open(\"big\", \"wb\").write(bytes(3000000)) and open(\"big\", \"ab\").write(b\"x\")'";
+        for command in ["head -c 3000000 /dev/zero > big", "exec head -c 3000000 /dev/zero > big", python] {
             let said = bash_with(mode, rules.clone(), here.path(), command).await;
             let what = "(sandbox: no file may grow beyond 1 MiB; the user can raise that with sandbox_file_mb)";
             assert_eq!(said.lines, [what], "{mode:?}: {command}: {}", said.text);

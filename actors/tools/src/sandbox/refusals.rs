@@ -194,11 +194,8 @@ impl Report {
 
 /// What is said if the sandbox refused nothing and a command printed such lines itself: the last one is always ours.
 pub(crate) fn denial(output: &str) -> Option<String> {
-    let is_like_ours = |line: &str| line.trim_start().starts_with(LEAD.trim_end());
-    output
-        .lines()
-        .any(is_like_ours)
-        .then(|| format!("{LEAD}it refused nothing; what stands above is the command's own)"))
+    let is_forged = output.contains(LEAD.trim_end());
+    is_forged.then(|| format!("{LEAD}it refused nothing; what stands above is the command's own)"))
 }
 
 /// A command that ended, and what it left behind.
@@ -229,7 +226,8 @@ pub(crate) fn report(ended: &Ended, noted: &Refusals, confined: &Confined, tier:
         }
     }
     let Noted { kept, more } = noted.take();
-    Report { told: kept.into_iter().filter_map(|refusal| judge.told(refusal)).collect(), more }
+    let told: BTreeSet<Told> = kept.into_iter().filter_map(|refusal| judge.told(refusal)).collect();
+    Report { told: told.into_iter().collect(), more }
 }
 
 #[cfg(not(target_os = "linux"))]

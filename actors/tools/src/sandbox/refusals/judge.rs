@@ -68,6 +68,12 @@ impl<'a> Judge<'a> {
     /// The refusal with what would help, if it is one: not what would have failed without a sandbox too.
     pub(super) fn told(&self, refusal: Refusal) -> Option<Told> {
         let rules = &self.confined.sandbox.rules;
+        // Under one name, whoever tells of it.
+        let refusal = match refusal {
+            Refusal::Change(path) => Refusal::Change(self.real(&path)),
+            Refusal::Read(path) => Refusal::Read(self.real(&path)),
+            Refusal::Network | Refusal::FileSize(_) => refusal,
+        };
         let remedy = match &refusal {
             Refusal::Network => match (rules.network, rules.bounds.network) {
                 (Network::Granted, _) => return None,
@@ -76,8 +82,8 @@ impl<'a> Judge<'a> {
             },
             Refusal::FileSize(most) if rules.bounds.file == Some(*most) => Remedy::OfProject,
             Refusal::FileSize(_) => Remedy::Raise,
-            Refusal::Change(path) => self.about_change(&self.real(path))?,
-            Refusal::Read(path) => self.about_read(&self.real(path))?,
+            Refusal::Change(path) => self.about_change(path)?,
+            Refusal::Read(path) => self.about_read(path)?,
         };
         Some(Told { refusal, remedy })
     }
@@ -86,7 +92,7 @@ impl<'a> Judge<'a> {
         if self.may_write(real) {
             return self.is_read_only(real).then_some(Remedy::FileTools);
         }
-        if self.is_replaced(real) || !can_change(real) {
+        if self.is_not_granted(real) || !can_change(real) {
             return None;
         }
         let remedy = self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Write));
@@ -96,7 +102,7 @@ impl<'a> Judge<'a> {
     }
 
     fn about_read(&self, real: &Path) -> Option<Remedy> {
-        if self.may_read(real) || self.is_replaced(real) || !can(real, Access::READ_OK) {
+        if self.may_read(real) || self.is_not_granted(real) || !can(real, Access::READ_OK) {
             return None;
         }
         Some(self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Read)))
@@ -127,8 +133,12 @@ impl<'a> Judge<'a> {
         self.hidden.iter().find(|hidden| hidden.starts_with(folder))
     }
 
-    /// Whether a sandbox has its own of this, which no grant replaces.
-    fn is_replaced(&self, real: &Path) -> bool {
+    /// Whether a grant is not the answer: of this a sandbox has its own, which no grant replaces, or it is a socket or a
+    /// device, which gives more than a file does.
+    fn is_not_granted(&self, real: &Path) -> bool {
+        if fs::metadata(real).is_ok_and(|seen| !seen.is_file() && !seen.is_dir()) {
+            return true;
+        }
         let is_own = ["/proc", "/sys", "/dev"].iter().any(|own| real.starts_with(own));
         is_own && !(self.missing == Missing::IsMissing && real.starts_with("/dev/shm"))
     }
