@@ -109,14 +109,42 @@ pub struct RunArgs {
 pub struct SettingArgs {
     #[command(flatten)]
     pub given: KeyFlags,
+    #[command(flatten)]
+    pub allow: AllowArgs,
     /// Where tools work [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
 }
 
+impl SettingArgs {
+    /// As the configuration takes them.
+    pub fn flags(&self) -> Flags {
+        self.given.0.iter().cloned().chain(self.allow.flags()).collect()
+    }
+}
+
+/// Flags of settings, with what they were given.
+pub type Flags = Vec<(&'static str, OsString)>;
+
+/// What the sandbox grants for this command alone.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AllowArgs {
+    /// Let tools use the network, or files beside their working directory: `network`, `write=DIR` or `read=DIR`; may be
+    /// given several times
+    #[arg(long = "allow", value_name = "GRANT")]
+    allow: Vec<OsString>,
+}
+
+impl AllowArgs {
+    /// As the configuration takes them.
+    pub fn flags(&self) -> Flags {
+        self.allow.iter().map(|grant| ("--allow", grant.clone())).collect()
+    }
+}
+
 /// The flags that the table of keys has, with what they were given.
 #[derive(Debug, Default)]
-pub struct KeyFlags(pub Vec<(&'static str, OsString)>);
+pub struct KeyFlags(pub Flags);
 
 /// Each with its key. Where sessions are kept is said to every command, in [`SharedArgs`].
 fn key_flags() -> impl Iterator<Item = (&'static Key, &'static Flag)> {
@@ -176,6 +204,8 @@ pub struct ResumeArgs {
     #[arg(long, requires = "session")]
     pub accept_broken_chain: bool,
     #[command(flatten)]
+    pub allow: AllowArgs,
+    #[command(flatten)]
     pub recordings: RecordingArgs,
     /// Print one event per line as JSON
     #[arg(long)]
@@ -208,6 +238,8 @@ pub enum PlanCommand {
         #[arg(value_name = "N")]
         changes: Vec<u32>,
         #[command(flatten)]
+        allow: AllowArgs,
+        #[command(flatten)]
         recordings: RecordingArgs,
         /// Print one event per line as JSON
         #[arg(long)]
@@ -227,6 +259,16 @@ pub enum PlanCommand {
         #[command(flatten)]
         recordings: RecordingArgs,
     },
+}
+
+impl PlanArgs {
+    /// What the sandbox grants for this command alone.
+    pub fn flags(&self) -> Flags {
+        match &self.command {
+            PlanCommand::Approve { allow, .. } => allow.flags(),
+            PlanCommand::Show { .. } | PlanCommand::Reject { .. } => Flags::new(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use args::{Cli, Command, ConfigCommand, SharedArgs};
+use args::{Cli, Command, ConfigCommand, Flags, SharedArgs};
 use clap::Parser;
 use commands::{audit, config, demo, doctor, models, plan, resume, run, sessions};
 use exit::Exit;
@@ -51,21 +51,21 @@ fn perform(cli: Cli) -> Result<(), Exit> {
             on_runtime(run::run(request))
         }
         Command::Resume(args) => {
-            let config = without_project(&cli.shared)?;
+            let config = without_project(&cli.shared, args.allow.flags())?;
             let kept = folders::data_dir(&config, &cli.shared)?;
             on_runtime(resume::resume(args, config, kept))
         }
         Command::Plan(args) => {
-            let config = without_project(&cli.shared)?;
+            let config = without_project(&cli.shared, args.flags())?;
             let kept = folders::data_dir(&config, &cli.shared)?;
             on_runtime(plan::plan(args, config, kept))
         }
         Command::Sessions(args) => {
-            let (folder, _) = folders::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            let (folder, _) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
             sessions::sessions(args, &folder)
         }
         Command::Audit(args) => {
-            let (folder, _) = folders::data_dir(&without_project(&cli.shared)?, &cli.shared)?;
+            let (folder, _) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
             audit::audit(args, &folder)
         }
         Command::Models(args) => models::models(&args),
@@ -77,8 +77,8 @@ fn perform(cli: Cli) -> Result<(), Exit> {
 }
 
 /// The configuration where no project has a say, so that none is looked for.
-fn without_project(shared: &SharedArgs) -> Result<Config, Exit> {
-    config::load(shared, None, None)
+fn without_project(shared: &SharedArgs, flags: Flags) -> Result<Config, Exit> {
+    config::load(shared, flags, None)
 }
 
 fn on_runtime(work: impl Future<Output = Result<(), Exit>>) -> Result<(), Exit> {

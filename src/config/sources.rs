@@ -1,5 +1,6 @@
 //! Where settings come from: files, the environment, flags; each lies over the one before.
 
+mod allow;
 pub(crate) mod environment;
 pub(crate) mod expand;
 pub(crate) mod file;
@@ -39,7 +40,7 @@ pub struct Sources {
     pub file: Option<PathBuf>,
     /// Where the search for a project's file begins; `None` looks for none.
     pub project: Option<PathBuf>,
-    /// Flags, with what they were given.
+    /// Flags, with what they were given. All but `--allow`, which adds to what is there, may be given once.
     pub flags: Vec<(&'static str, OsString)>,
     /// Tools of the program's own that rules may name, beside those that are built in.
     pub tools: Vec<String>,
@@ -123,6 +124,10 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
     environment::lay_over(&mut config, variables, folder.as_deref(), &mut problems);
     rule_names.check(&config, &mut problems);
     for (name, value) in &sources.flags {
+        if *name == allow::ALLOW {
+            allow::lay_over(&mut config, value, folder.as_deref(), variables, &mut problems);
+            continue;
+        }
         match keys().iter().find(|key| key.flags().iter().any(|flag| flag.name == *name)) {
             Some(key) => {
                 let found = format!("{:?}", value.to_string_lossy());

@@ -1,6 +1,7 @@
 //! The configuration, by running the real program: where settings come from, who wins, what is refused, what acts.
 
 mod acting;
+mod allowing;
 mod confining;
 mod docs;
 mod environment;

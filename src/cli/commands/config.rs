@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use playhouse::config::{Config, HeldBack, HookSetting, NamedRow, Origin, Problems, Row, Sources};
 use serde_json::{Value, json};
 
-use crate::cli::args::{SettingArgs, SharedArgs, ShowArgs};
+use crate::cli::args::{Flags, SharedArgs, ShowArgs};
 use crate::cli::exit::Exit;
 use crate::cli::folders::{here, real_folder};
 use crate::cli::terminal::follow::unwritten;
@@ -13,10 +13,9 @@ use crate::cli::terminal::text::{Tint, error_line, spelled_out};
 use crate::cli::terminal::view::write_out;
 
 /// The configuration, with the project's file looked for from `project` upwards.
-pub fn load(shared: &SharedArgs, settings: Option<&SettingArgs>, project: Option<PathBuf>) -> Result<Config, Exit> {
+pub fn load(shared: &SharedArgs, flags: Flags, project: Option<PathBuf>) -> Result<Config, Exit> {
     let data_dir = shared.data_dir.clone().map(|folder| ("--data-dir", folder.into_os_string()));
-    let given = settings.map(|settings| settings.given.0.clone()).unwrap_or_default();
-    let flags = given.into_iter().chain(data_dir).collect();
+    let flags = flags.into_iter().chain(data_dir).collect();
     let sources = Sources { file: shared.config.clone(), project, flags, ..Sources::of_this_process() };
     Config::load(&sources).map_err(refusal)
 }
@@ -33,7 +32,7 @@ fn refusal(Problems(mut problems): Problems) -> Exit {
 /// Prints what `run` would use.
 pub fn show(args: &ShowArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let start = args.settings.cwd.as_deref().map_or_else(here, real_folder)?;
-    let config = load(shared, Some(&args.settings), Some(start))?;
+    let config = load(shared, args.settings.flags(), Some(start))?;
     let text = match (args.json, args.origin) {
         (true, _) => {
             let (rows, named) = (config.rows(), config.named.rows());

@@ -75,7 +75,7 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
 
 fn checks(shared: &SharedArgs) -> Result<Vec<Check>, Exit> {
     let (abilities, here) = (abilities(), here()?);
-    let config = config::load(shared, None, Some(here.clone()));
+    let config = config::load(shared, Vec::new(), Some(here.clone()));
     let required = |name, found| Check { name, found, need: Need::Required };
     let useful = |name, found| Check { name, found, need: Need::Useful };
     let mut all = vec![

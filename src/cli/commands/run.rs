@@ -72,7 +72,7 @@ impl RunRequest {
             // A stored session keeps its settings, and only flags change them.
             (Target::Named(_) | Target::Newest, Accept::Nothing, _) => None,
         };
-        let config = config::load(shared, Some(&args.settings), project)?;
+        let config = config::load(shared, args.settings.flags(), project)?;
         let durability = match &target {
             Target::New => Some(config.durability.value),
             Target::Named(_) | Target::Newest => config.durability.by_flag().copied(),

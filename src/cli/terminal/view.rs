@@ -10,11 +10,15 @@ use playhouse::protocol::{
     mask_patterns,
 };
 use playhouse::tools::summary;
+use serde_json::Value;
 
 use crate::cli::terminal::ask::{Asking, can_ask};
 use crate::cli::terminal::sub_agents::SubAgents;
 use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, stderr_colours};
 use crate::cli::terminal::totals::Totals;
+
+/// How many refusals of one call are shown.
+const MOST_REFUSED: usize = 3;
 
 /// What goes to stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,10 +222,15 @@ impl View {
                 self.beside(event, Tint::Dim, &format!("▸ {line}"));
                 self.wait_for(&format!("running {}", cut(&one_line(tool_name), 40)));
             }
-            AgentEvent::ToolExecutionEnd { tool_call_id, tool_name, summary, is_error, duration_ms, .. } => {
+            AgentEvent::ToolExecutionEnd {
+                tool_call_id, tool_name, result, summary, is_error, duration_ms, ..
+            } => {
                 let tint = if *is_error { Tint::Red } else { Tint::Dim };
                 let line = self.sub_agents.named(event, tool_call_id, tool_name, summary);
                 self.beside(event, tint, &format!("• {line} {}", seconds(*duration_ms)));
+                for line in refused(tool_name, result) {
+                    self.beside(event, Tint::Red, &format!("  sandbox: {line}"));
+                }
             }
             AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
                 let hint = match stage {
@@ -329,6 +338,19 @@ impl View {
 
 fn seconds(millis: u64) -> String {
     format!("{}.{} s", millis / 1_000, millis % 1_000 / 100)
+}
+
+/// What the sandbox refused a command, as its result says it; other tools' results may say what they like.
+fn refused(tool_name: &str, result: &ToolResult) -> Vec<String> {
+    let list = result.details.get("refused").and_then(Value::as_array).filter(|_| tool_name == "bash");
+    let texts = list.into_iter().flatten().filter_map(|one| one.get("text")?.as_str().map(str::to_owned));
+    let mut texts: Vec<String> = texts.collect();
+    let more = texts.len().saturating_sub(MOST_REFUSED);
+    if more > 0 {
+        texts.truncate(MOST_REFUSED);
+        texts.push(format!("… and {more} more"));
+    }
+    texts
 }
 
 /// One event on one line of stdout.

@@ -80,7 +80,9 @@ pub(crate) const KEYS: &[Key] = &[
     // A session keeps what its project does without, wherever it is taken up; the rest is the user's to change.
     key!("sandbox_network", confinement.network, confinement::NETWORK,
         project Rule::Narrows("only `denied`", confinement::less_network),
-        sets |it, settings| settings.restrictions.sandbox.network = it.by_project().copied()),
+        sets |it, settings| if let Some(network) = it.by_project() {
+            settings.restrictions.sandbox.network = Some(*network);
+        }),
     key!("sandbox_processes", confinement.processes, types::TIMES,
         project Rule::Narrows("only to lower it", confinement::lower),
         sets |it, settings| settings.restrictions.sandbox.processes = it.by_project().copied()),

@@ -45,7 +45,7 @@ impl Platform {
     }
 }
 
-fn home(variables: &Variables) -> Option<PathBuf> {
+pub(crate) fn home(variables: &Variables) -> Option<PathBuf> {
     variables.get("HOME").map(PathBuf::from)
 }
 

@@ -100,7 +100,8 @@ impl Tool for Bash {
         "Runs a command with `bash -c` in the working directory and returns its output and exit code. There is no \
          input. Of long output the middle is left out, and kept to be read in parts. Everything the command started is \
          killed when it ends, so don't start servers in the background. Unless the user allowed more, files can be \
-         written only in the working directory and in $TMPDIR, which is emptied later, and there is no network."
+         written only in the working directory and in $TMPDIR, which is emptied later, and there is no network. What was \
+         refused for that stands in the last lines, as `(sandbox: …)`."
     }
 
     fn parameters_schema(&self) -> Value {
@@ -184,10 +185,12 @@ impl Tool for Bash {
         })?;
         let tier = process.tier().clone();
         let ran = run(process, &ctx).await?;
-        let ended = Ended { command: command.to_owned(), status: ran.status, printed: ran.printed() };
         let report = match confined {
             Some(confined) if !ran.status.success() => {
-                blocking(&ctx.cancel, move |_| Ok(report(&ended, &noted, &confined, &tier))).await?
+                let ended = Ended { command: command.to_owned(), status: ran.status, printed: ran.printed() };
+                let looked = blocking(&ctx.cancel, move |_| Ok(report(&ended, &noted, &confined, &tier))).await;
+                // What the command did counts, also where nobody can look into why it failed.
+                looked.unwrap_or_default()
             }
             Some(_) | None => Report::default(),
         };

@@ -194,11 +194,8 @@ impl Report {
 
 /// What is said if the sandbox refused nothing and a command printed such lines itself: the last one is always ours.
 pub(crate) fn denial(output: &str) -> Option<String> {
-    let is_like_ours = |line: &str| line.trim_start().starts_with(LEAD.trim_end());
-    output
-        .lines()
-        .any(is_like_ours)
-        .then(|| format!("{LEAD}it refused nothing; what stands above is the command's own)"))
+    let is_forged = output.contains(LEAD.trim_end());
+    is_forged.then(|| format!("{LEAD}it refused nothing; what stands above is the command's own)"))
 }
 
 /// A command that ended, and what it left behind.
@@ -229,7 +226,8 @@ pub(crate) fn report(ended: &Ended, noted: &Refusals, confined: &Confined, tier:
         }
     }
     let Noted { kept, more } = noted.take();
-    Report { told: kept.into_iter().filter_map(|refusal| judge.told(refusal)).collect(), more }
+    let told: BTreeSet<Told> = kept.into_iter().filter_map(|refusal| judge.told(refusal)).collect();
+    Report { told: told.into_iter().collect(), more }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -299,6 +297,67 @@ mod tests {
         assert_eq!((lines.len(), lines[3].as_str()), (4, "(sandbox: … and 4 more)"));
         assert_eq!(Report::default().lines(), [""; 0]);
         assert_eq!(Report::default().details(), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    mod of_a_command {
+        use super::*;
+        use crate::runtime::ToolRuntime;
+        use crate::sandbox::{Network, Sandbox, SandboxRules};
+        use proptest::prelude::*;
+        use std::os::unix::process::ExitStatusExt;
+
+        /// What is said of a command that exited with this code, was refused this for certain, and printed this.
+        fn said(rules: SandboxRules, cwd: &Path, code: i32, noted: &[Refusal], printed: &str) -> Report {
+            let sandbox = Sandbox { rules: Arc::new(rules), ..Sandbox::default() };
+            let confined = Confined::new(sandbox, cwd.to_owned(), &ToolRuntime::new("refusals"));
+            let refusals = Refusals::default();
+            noted.iter().for_each(|refusal| refusals.note(refusal.clone()));
+            let status = ExitStatus::from_raw(code << 8);
+            let ended = Ended { command: "x".to_owned(), status, printed: [String::new(), printed.to_owned()] };
+            let report = report(&ended, &refusals, &confined, &Tier::Landlock);
+            assert_eq!(super::super::report(&ended, &refusals, &confined, &Tier::Off), Report::default());
+            report
+        }
+
+        #[test]
+        fn what_is_certain_is_said_without_a_word_of_the_command() {
+            let (here, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let file = outside.path().canonicalize().unwrap().join("f");
+            std::fs::write(&file, "").unwrap();
+            std::os::unix::fs::symlink(outside.path(), here.path().join("link")).unwrap();
+            let by_link = here.path().join("link/f");
+            let noted = [Refusal::Network, Refusal::Change(file.clone()), Refusal::Change(by_link)];
+            let plain = SandboxRules::default;
+            let words = format!("chmod: changing permissions of '{}': Operation not permitted", file.display());
+            for printed in ["", &words] {
+                let report = said(plain(), here.path(), 1, &noted, printed);
+                let folder = outside.path().canonicalize().unwrap();
+                let grants: Vec<&Remedy> = report.told.iter().map(|told| &told.remedy).collect();
+                assert_eq!(grants, [&Remedy::Allow(Grant::Network), &Remedy::Allow(Grant::Write(folder))]);
+            }
+            // A command that did well was refused nothing that it needed.
+            assert_eq!(said(plain(), here.path(), 0, &noted, &words), Report::default());
+            // What is granted was not refused by the sandbox.
+            let write = vec![outside.path().to_owned()];
+            let wide = SandboxRules { network: Network::Granted, write, ..SandboxRules::default() };
+            assert_eq!(said(wide, here.path(), 1, &noted, &words), Report::default());
+        }
+
+        proptest! {
+            // Each looks at the disk.
+            #![proptest_config(ProptestConfig::with_cases(64))]
+
+            #[test]
+            fn any_words_are_read_and_little_is_said(
+                printed in "(([a-z:'`‘’\"/ .]{0,30}|/etc/[a-z]{0,3}|/)(: |, |\n)(Permission denied|Read-only file system|EPERM|socket|x)\n?){0,40}"
+            ) {
+                let here = std::env::temp_dir();
+                let report = said(SandboxRules::default(), &here, 1, &[], &printed);
+                prop_assert!(report.lines().len() <= MOST_SAID + 1);
+                prop_assert!(report.lines().iter().all(|line| line.starts_with(LEAD) && !line.contains('\n')));
+            }
+        }
     }
 
     #[test]

@@ -68,6 +68,12 @@ impl<'a> Judge<'a> {
     /// The refusal with what would help, if it is one: not what would have failed without a sandbox too.
     pub(super) fn told(&self, refusal: Refusal) -> Option<Told> {
         let rules = &self.confined.sandbox.rules;
+        // Under one name, whoever tells of it.
+        let refusal = match refusal {
+            Refusal::Change(path) => Refusal::Change(self.real(&path)),
+            Refusal::Read(path) => Refusal::Read(self.real(&path)),
+            Refusal::Network | Refusal::FileSize(_) => refusal,
+        };
         let remedy = match &refusal {
             Refusal::Network => match (rules.network, rules.bounds.network) {
                 (Network::Granted, _) => return None,
@@ -76,8 +82,8 @@ impl<'a> Judge<'a> {
             },
             Refusal::FileSize(most) if rules.bounds.file == Some(*most) => Remedy::OfProject,
             Refusal::FileSize(_) => Remedy::Raise,
-            Refusal::Change(path) => self.about_change(&self.real(path))?,
-            Refusal::Read(path) => self.about_read(&self.real(path))?,
+            Refusal::Change(path) => self.about_change(path)?,
+            Refusal::Read(path) => self.about_read(path)?,
         };
         Some(Told { refusal, remedy })
     }
@@ -86,14 +92,17 @@ impl<'a> Judge<'a> {
         if self.may_write(real) {
             return self.is_read_only(real).then_some(Remedy::FileTools);
         }
-        if self.is_replaced(real) || !can_change(real) {
+        if self.is_not_granted(real) || !can_change(real) {
             return None;
         }
-        Some(self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Write)))
+        let remedy = self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Write));
+        // What is to be made far below such a folder is made elsewhere first, or only in someone's words.
+        let is_far = || real.parent().is_some_and(|folder| !folder.exists());
+        (!matches!(remedy, Remedy::Beside(_)) || !is_far()).then_some(remedy)
     }
 
     fn about_read(&self, real: &Path) -> Option<Remedy> {
-        if self.may_read(real) || self.is_replaced(real) || !can(real, Access::READ_OK) {
+        if self.may_read(real) || self.is_not_granted(real) || !can(real, Access::READ_OK) {
             return None;
         }
         Some(self.hidden_by(real).unwrap_or_else(|| self.remedy(real, Grant::Read)))
@@ -108,15 +117,28 @@ impl<'a> Judge<'a> {
         let there = nearest(real);
         let (folder, file) =
             if there.is_dir() { (there, None) } else { (there.parent().unwrap_or(there), Some(there)) };
-        match (self.hidden.iter().find(|hidden| hidden.starts_with(folder)), file) {
+        match (self.hidden_in(folder), file) {
             (None, _) => Remedy::Allow(grant(folder.to_owned())),
             (Some(_), Some(file)) => Remedy::Allow(grant(file.to_owned())),
             (Some(hidden), None) => Remedy::Beside(hidden.clone()),
         }
     }
 
-    /// Whether a sandbox has its own of this, which no grant replaces.
-    fn is_replaced(&self, real: &Path) -> bool {
+    /// Whether a folder can be granted with all that is in it.
+    pub(super) fn is_whole(&self, folder: &Path) -> bool {
+        self.hidden_in(folder).is_none()
+    }
+
+    fn hidden_in(&self, folder: &Path) -> Option<&PathBuf> {
+        self.hidden.iter().find(|hidden| hidden.starts_with(folder))
+    }
+
+    /// Whether a grant is not the answer: of this a sandbox has its own, which no grant replaces, or it is a socket or a
+    /// device, which gives more than a file does.
+    fn is_not_granted(&self, real: &Path) -> bool {
+        if fs::metadata(real).is_ok_and(|seen| !seen.is_file() && !seen.is_dir()) {
+            return true;
+        }
         let is_own = ["/proc", "/sys", "/dev"].iter().any(|own| real.starts_with(own));
         is_own && !(self.missing == Missing::IsMissing && real.starts_with("/dev/shm"))
     }

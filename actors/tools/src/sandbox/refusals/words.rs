@@ -13,8 +13,8 @@ const MOST_LINES: usize = 400;
 const LONGEST: usize = 4_096;
 /// How many names are looked up on the disk.
 const MOST_NAMES: usize = 200;
-/// How far above the reason a name may stand, in lines.
-const NAME_ABOVE: usize = 3;
+/// How many lines above a reason may belong to it.
+const ABOVE: usize = 3;
 
 /// What those say who get no network, in small letters.
 const NETWORK: [&str; 18] = [
@@ -53,14 +53,16 @@ const SILENT: [(&str, &[i32]); 8] = [
     ("ping", &[1, 2]),
 ];
 
-/// What is said of a change and not of a look, in small letters.
+/// How words begin that are said of a change and not of a look, in small letters.
 const CHANGES: [&str; 20] = [
     "creat", "touch", "mkdir", "remov", "mov", "unlink", "renam", "writ", "chang", "setting", "preserv", "chmod",
     "chown", "truncat", "delet", "lock", "overwrit", "sav", "install", "link",
 ];
 
-/// The signal of a file that grew too large, and what a shell makes of it.
+/// The signal to one whose file grows too large, to which a shell adds 128.
 const TOO_LARGE: i32 = 25;
+/// What those say who don't die of it, in small letters.
+const TOO_LARGE_WORDS: [&str; 3] = ["file too large", "file size limit exceeded", "efbig"];
 
 /// Why something failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,13 +104,21 @@ pub(super) fn refusals(ended: &Ended, judge: &Judge<'_>) -> Vec<Refusal> {
         lines.reverse();
         for (at, line) in lines.iter().enumerate() {
             let small = line.to_lowercase();
-            if says_no_network(&small) {
+            let above = lines.get(at.saturating_sub(ABOVE)..at).unwrap_or_default();
+            if says_no_network(&small, above) {
                 found.push(Refusal::Network);
             }
-            let Some((_, reason)) = REASONS.iter().find(|(words, _)| small.contains(words)) else { continue };
-            // Some programs name the file first, and the reason some lines below.
-            let above = lines.get(at.saturating_sub(NAME_ABOVE)..at).unwrap_or_default().iter().rev().copied();
-            let candidates = std::iter::once(*line).chain(above).map(named).find(|names| !names.is_empty());
+            if TOO_LARGE_WORDS.iter().any(|words| small.contains(words)) {
+                found.push(Refusal::FileSize(judge.most_of_a_file()));
+            }
+            if says_no_socket(&small, above) {
+                continue;
+            }
+            let Some((text, reason)) = REASONS.iter().find(|(text, _)| small.contains(text)) else { continue };
+            // Some name the file first, and the bare reason below.
+            let above = if small.trim_start().starts_with(text) { above } else { &[] };
+            let near = std::iter::once(line).chain(above.iter().rev());
+            let candidates = near.map(|line| named(line)).find(|names| !names.is_empty());
             for name in candidates.unwrap_or_default() {
                 names += 1;
                 if names > MOST_NAMES {
@@ -126,9 +136,23 @@ fn is_too_large(ended: &Ended) -> bool {
     ended.status.signal() == Some(TOO_LARGE) || ended.status.code() == Some(128 + TOO_LARGE)
 }
 
-fn says_no_network(small: &str) -> bool {
-    let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
-    has(&NETWORK) || (has(&["operation not permitted", "permission denied"]) && has(&SOCKET))
+/// Whether a line says that there is no network, with those above it: the kernel's own words say little.
+fn says_no_network(small: &str, above: &[&str]) -> bool {
+    NETWORK.iter().any(|words| small.contains(words)) || says_no_socket(small, above)
+}
+
+/// Whether it was a socket that was not given, and no file.
+fn says_no_socket(small: &str, above: &[&str]) -> bool {
+    let is_denied =
+        ["operation not permitted", "permission denied", "eperm", "eacces"].iter().any(|it| small.contains(it));
+    let has_word = |line: &str| words(line).any(|word| SOCKET.contains(&word));
+    is_denied && (has_word(small) || (named(small).is_empty() && above.iter().any(|line| has_word(line))))
+}
+
+/// The words of a line, without paths, which may hold any.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let plain = line.split_whitespace().filter(|part| !part.contains('/'));
+    plain.flat_map(|part| part.split(|c: char| !c.is_alphabetic())).filter(|word| !word.is_empty())
 }
 
 struct Reader<'a> {
@@ -162,7 +186,8 @@ impl<'a> Reader<'a> {
         }
         let path = self.judge.real(named);
         let is_there = path.symlink_metadata().is_ok();
-        let is_change = || CHANGES.iter().any(|word| small.contains(word)) || self.is_written_to(name);
+        let says_change = |word: &str| CHANGES.iter().any(|start| word.starts_with(start));
+        let is_change = || words(small).any(says_change) || self.is_written_to(name);
         let changed = || Some(Refusal::Change(path.clone()));
         match (reason, self.judge.missing) {
             (Reason::ReadOnly | Reason::NotPermitted, _) => changed(),
@@ -171,8 +196,12 @@ impl<'a> Reader<'a> {
             (Reason::Missing, Missing::IsMissing) => None,
             (Reason::Missing, Missing::MayBeRefused) if is_there && !is_change() => Some(Refusal::Read(path)),
             (Reason::Missing, Missing::MayBeRefused) => {
-                let is_near = || path.parent().is_some_and(|folder| folder.is_dir() && !self.judge.may_read(folder));
-                if is_near() && is_change() { changed() } else { None }
+                // Nothing of its folder is there for the command, and so it was not this file that it missed.
+                let folder = path.parent().filter(|folder| folder.is_dir() && !self.judge.may_read(folder))?;
+                if is_change() {
+                    return changed();
+                }
+                self.judge.is_whole(folder).then(|| Refusal::Read(folder.to_owned()))
             }
         }
     }
@@ -181,7 +210,8 @@ impl<'a> Reader<'a> {
     fn is_written_to(&self, name: &str) -> bool {
         let text = &self.ended.command;
         let before = text.match_indices(name).filter_map(|(at, _)| text.get(..at));
-        before.into_iter().any(|before| before.trim_end_matches([' ', '\t', '"', '\'']).ends_with(['>', '|']))
+        let before = before.map(|before| before.trim_end_matches([' ', '\t', '"', '\'']));
+        before.into_iter().any(|before| before.ends_with('>') || before.ends_with(">|"))
     }
 }
 
@@ -198,11 +228,57 @@ fn named(line: &str) -> Vec<&str> {
     }
     for part in line.split(": ") {
         let part = part.trim();
-        let last = part.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let last = part.rsplit(char::is_whitespace).next().unwrap_or_default().trim_matches(['\'', '"', '`']);
         names.extend([part, last].into_iter().filter(|name| name.contains('/')));
     }
     names.retain(|name| !name.is_empty() && !name.contains("://"));
     names.sort_unstable();
     names.dedup();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_the_ways_of_many_programs() {
+        for (line, name) in [
+            ("cat: /srv/a: Permission denied", "/srv/a"),
+            ("bash: line 1: /srv/a b: Permission denied", "/srv/a b"),
+            ("touch: cannot touch '/srv/a b': Read-only file system", "/srv/a b"),
+            ("ls: cannot open directory ‘/srv/a’: Permission denied", "/srv/a"),
+            ("PermissionError: [Errno 13] Permission denied: '/srv/a'", "/srv/a"),
+            ("Error: EACCES: permission denied, open '/srv/a'", "/srv/a"),
+            ("tar: /srv/a: Cannot open: Permission denied", "/srv/a"),
+            ("error: could not lock config file /srv/a: Permission denied", "/srv/a"),
+            ("fatal: cannot mkdir /srv/a: Permission denied", "/srv/a"),
+            ("open /srv/a: permission denied", "/srv/a"),
+            ("awk: can't open '/srv/a': Permission denied", "/srv/a"),
+            ("  failed to write `/srv/a`", "/srv/a"),
+            ("cp: cannot create regular file 'sub/a': Permission denied", "sub/a"),
+        ] {
+            assert!(named(line).contains(&name), "{line}: {:?}", named(line));
+        }
+        for line in ["", "Permission denied", "fatal: unable to access 'http://x/y': Permission denied", "''", "'"] {
+            assert_eq!(named(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_those_without_network_are_known() {
+        for line in [
+            "curl: (6) Could not resolve host: x",
+            "connect: Network is unreachable",
+            "socket: Operation not permitted",
+        ] {
+            assert!(says_no_network(&line.to_lowercase(), &[]), "{line}");
+        }
+        assert!(says_no_network("permissionerror: [errno 1] operation not permitted", &["_socket.socket.__init__("]));
+        assert!(!says_no_network("chmod: changing permissions of '/x': operation not permitted", &["socket"]));
+        assert!(!says_no_network("operation not permitted", &[]));
+        assert!(!says_no_network("cat: /srv/socket/connect: permission denied", &[]));
+        // A local one too: it is not its file that is not granted.
+        assert!(says_no_socket("dial unix /var/run/docker.sock: socket: operation not permitted", &[]));
+    }
 }
