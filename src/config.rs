@@ -24,6 +24,7 @@ use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, T
 use playhouse_tools::default_tools;
 
 pub use keys::shown::{Row, Shown};
+pub(crate) use keys::types::{is_tool, no_tool};
 pub use keys::{ByProject, Flag, Key, keys};
 pub use problem::{Problem, Problems};
 pub use rule_file::RuleFile;
@@ -188,6 +189,8 @@ sections::settings! {
         hooks: Vec<HookSetting>,
         /// Where the user's file is, or would be, for rules that are added to it; `None` without a home.
         user_file: Option<PathBuf>,
+        /// Tools of the program's own that rules may name: [`Sources::tools`].
+        tool_names: Vec<String>,
     }
 }
 

@@ -142,6 +142,7 @@ impl FromConfig {
             .service_options(config.connection.options())
             .sandbox(config.confinement.rules())
             .rules(rules)
+            .tool_names(config.tool_names.clone())
             .kind(KIND, move |settings| {
                 let kind = kind.clone();
                 async move {

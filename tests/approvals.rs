@@ -351,9 +351,24 @@ async fn whoever_answers_first_counts() {
 }
 
 #[tokio::test]
+async fn a_rule_of_a_program_names_a_tool_that_there_is_or_the_house_does_not_open() {
+    let lists: [[&[&str]; 3]; 3] =
+        [[&["blastd"], &[], &[]], [&[], &["Bash(ls)", "blastd(x)"], &[]], [&[], &[], &["blastd"]]];
+    for [allow, ask, forbid] in lists {
+        let rules = Rules::parse(allow, ask, forbid).unwrap();
+        let error = House::builder().rules(rules).tool_names(["blasted"]).open().await.unwrap_err().to_string();
+        assert!(error.contains("there is no tool `blastd` (did you mean `blasted`?)"), "{error}");
+        assert!(error.contains("tool_names"), "{error}");
+    }
+    let rules = Rules::parse(&["blasted", "Edit(src/**)"], &["git__push"], &["bash(rm *)"]).unwrap();
+    let house = House::builder().tool_names(["blasted"]).rules(rules).open().await.unwrap();
+    house.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test]
 async fn rules_of_the_house_hold_for_agents_and_their_sub_agents() {
     let rules = Rules::parse(&["risky"], &[], &["blasted"]).unwrap();
-    let house = House::builder().rules(rules).open().await.unwrap();
+    let house = House::builder().rules(rules).tool_names(["risky", "blasted"]).open().await.unwrap();
     let tools = || {
         ToolSet::new(vec![Arc::new(saying("risky", "risked").asks("take a risk")), Arc::new(saying("blasted", "gone"))])
             .unwrap()
@@ -409,7 +424,8 @@ async fn a_call_that_was_granted_and_is_forbidden_when_its_house_opens_again_doe
     let open = |forbidden: &[&str]| {
         let definition = definition.clone();
         let rules = Rules::parse(&[], &[], forbidden).unwrap();
-        House::builder().data_dir(folder.path()).rules(rules).kind("risky", move |_| ready(Ok(definition()))).open()
+        let house = House::builder().data_dir(folder.path()).rules(rules).tool_names(["risky"]);
+        house.kind("risky", move |_| ready(Ok(definition()))).open()
     };
     let house = open(&[]).await.unwrap();
     let agent = house.agent().kind("risky").definition(definition()).spawn().await.unwrap();

@@ -26,7 +26,9 @@ pub async fn open_house(from: &FromConfig, folder: Option<PathBuf>) -> Result<Ho
     }
     builder.open().await.inspect(signals::watch_over).map_err(|error| match error {
         OpenError::Store(error) => unusable(&error),
-        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Root(_) => Exit::refused(error),
+        OpenError::PanicAborts(_) | OpenError::Recordings(_) | OpenError::Rule { .. } | OpenError::Root(_) => {
+            Exit::refused(error)
+        }
     })
 }
 

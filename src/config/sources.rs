@@ -112,6 +112,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
     borrow_base_urls(&mut config, variables, &mut problems);
     config.confinement.hidden = sources.rules_of_tools();
     config.user_file = sources.user_path();
+    config.tool_names = sources.tools.clone();
     let user = noted(sources.user_file(), &mut problems);
     if let Some(source) = &user {
         file::lay_over(&mut config, source, Whose::User(Reading::Of(variables)), &mut problems);

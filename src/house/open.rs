@@ -30,6 +30,7 @@ use super::ending::Ending;
 use super::turns::Turns;
 use super::{House, HouseParts, environment_secrets, unused};
 use crate::builder::plain;
+use crate::config::{is_tool, no_tool};
 
 /// How many writers a house has: sessions are spread over them.
 const SHARDS: usize = 4;
@@ -54,6 +55,14 @@ pub enum OpenError {
     /// The recordings cannot be used.
     #[error(transparent)]
     Recordings(#[from] RecordError),
+    /// A rule names no tool.
+    #[error("the rule `{rule}` would do nothing: {why}; name tools of your own with `HouseBuilder::tool_names`")]
+    Rule {
+        /// The rule as it was written.
+        rule: String,
+        /// Which name it is, and the one that was probably meant.
+        why: String,
+    },
     /// The root supervisor did not start.
     #[error("the root supervisor did not start: {0}")]
     Root(String),
@@ -69,6 +78,7 @@ pub struct HouseBuilder {
     sandbox: SandboxRules,
     recordings: Recordings,
     rules: Rules,
+    tool_names: Vec<String>,
     book: Option<Arc<dyn RuleBook>>,
 }
 
@@ -158,9 +168,16 @@ impl HouseBuilder {
         self
     }
 
-    /// Rules on what tools may do, for every agent of the house: stronger than an agent's mode.
+    /// Rules on what tools may do, for every agent of the house: stronger than an agent's mode. A rule on a tool that is
+    /// not built in, not of a server (`git__log`) and not among [`HouseBuilder::tool_names`] is an error.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    /// Tools and sub-agents of the program's own that rules may name, beside those that are built in.
+    pub fn tool_names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.tool_names.extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -192,6 +209,7 @@ impl HouseBuilder {
     /// Opens the house. Processes that a dead house left behind are killed first.
     pub async fn open(mut self) -> Result<House, OpenError> {
         unwinding()?;
+        check_names(&self.rules, &self.tool_names)?;
         self.outside.wiring.vault.learn_all(environment_secrets());
         let recorder = self.recordings.wire(&mut self.outside.wiring).await?;
         let memory = Arc::new(MemoryStore::default());
@@ -266,6 +284,17 @@ impl HouseBuilder {
         let _ = house.set(Arc::downgrade(&inner));
         Ok(House(inner))
     }
+}
+
+/// Refuses rules that name no tool: they would do nothing.
+fn check_names(rules: &Rules, own: &[String]) -> Result<(), OpenError> {
+    let Rules { allow, ask, forbid } = rules;
+    for rule in allow.iter().chain(ask).chain(forbid) {
+        if let Some(name) = rule.tools().iter().find(|name| !is_tool(name, own)) {
+            return Err(OpenError::Rule { rule: rule.to_string(), why: no_tool(name, own) });
+        }
+    }
+    Ok(())
 }
 
 impl Recordings {

@@ -20,7 +20,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::lock::lock;
-use spelled::{Breaks, Spelled, Wanted};
+use spelled::{Breaks, Spelled, Wanted, odd_end};
 
 /// A value of fewer characters is part of too many words.
 const SHORTEST: usize = 8;
@@ -197,8 +197,8 @@ impl Secrets {
             return Cow::Borrowed(bytes);
         }
         let mut clean = Vec::with_capacity(bytes.len());
-        let (mut done, mut listed) = (0, Listed::NotSought);
-        while let Some(found) = set.find(bytes, done, &mut listed) {
+        let (mut done, mut search) = (0, Search::of(set, bytes));
+        while let Some(found) = search.next_from(done) {
             clean.extend_from_slice(bytes.get(done..found.start).unwrap_or_default());
             clean.extend_from_slice(found.stand_in);
             done = found.end;
@@ -268,34 +268,7 @@ impl Set {
     fn is_clean(&self, bytes: &[u8]) -> bool {
         !self.filters.is_empty()
             && self.filters.iter().all(|filter| filter.find(bytes).is_none())
-            && self.spelled.find(bytes, 0, bytes.len()).is_none()
-    }
-
-    /// The first secret from `from` on, in whichever spelling; the longest, if there are several.
-    fn find(&self, bytes: &[u8], from: usize, listed: &mut Listed) -> Option<Found<'_>> {
-        if !matches!(listed, Listed::At { start, .. } if *start >= from) && !matches!(listed, Listed::Nowhere) {
-            *listed = match self.finder.find(Input::new(bytes).range(from..)) {
-                Some(found) => {
-                    Listed::At { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() }
-                }
-                None => Listed::Nowhere,
-            };
-        }
-        let (until, known) = match listed {
-            Listed::At { start, end, pattern } => {
-                let stand_in = self.stand_in(*pattern);
-                (*start + 1, Some(Found { start: *start, end: *end, stand_in }))
-            }
-            Listed::Nowhere | Listed::NotSought => (bytes.len(), None),
-        };
-        match self.spelled.find(bytes, from, until) {
-            Some((start, end, stand_in))
-                if known.as_ref().is_none_or(|known| (start, known.end) < (known.start, end)) =>
-            {
-                Some(Found { start, end, stand_in: stand_in.as_bytes() })
-            }
-            Some(_) | None => known,
-        }
+            && self.spelled.find(bytes, 0, odd_end(bytes)).is_none()
     }
 
     fn stand_in(&self, pattern: usize) -> &[u8] {
@@ -317,11 +290,54 @@ impl Set {
     }
 }
 
+/// A search through one text, from its beginning to its end.
+struct Search<'s, 't> {
+    set: &'s Set,
+    bytes: &'t [u8],
+    listed: Listed,
+    /// From here on only listed spellings are left.
+    odd_end: usize,
+}
+
 /// The next of the listed spellings in a text, as far as it was looked for.
 enum Listed {
     NotSought,
     At { start: usize, end: usize, pattern: usize },
     Nowhere,
+}
+
+impl<'s, 't> Search<'s, 't> {
+    fn of(set: &'s Set, bytes: &'t [u8]) -> Self {
+        Self { set, bytes, listed: Listed::NotSought, odd_end: odd_end(bytes) }
+    }
+
+    /// The first secret from `from` on, in whichever spelling; the longest, if there are several.
+    fn next_from(&mut self, from: usize) -> Option<Found<'s>> {
+        let (set, bytes) = (self.set, self.bytes);
+        if !matches!(self.listed, Listed::At { start, .. } if start >= from) && !matches!(self.listed, Listed::Nowhere)
+        {
+            self.listed = match set.finder.find(Input::new(bytes).range(from..)) {
+                Some(found) => {
+                    Listed::At { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() }
+                }
+                None => Listed::Nowhere,
+            };
+        }
+        let (until, known) = match self.listed {
+            Listed::At { start, end, pattern } => {
+                (start + 1, Some(Found { start, end, stand_in: set.stand_in(pattern) }))
+            }
+            Listed::Nowhere | Listed::NotSought => (bytes.len(), None),
+        };
+        match set.spelled.find(bytes, from, until.min(self.odd_end)) {
+            Some((start, end, stand_in))
+                if known.as_ref().is_none_or(|known| (start, known.end) < (known.start, end)) =>
+            {
+                Some(Found { start, end, stand_in: stand_in.as_bytes() })
+            }
+            Some(_) | None => known,
+        }
+    }
 }
 
 /// Cleans a text that comes in pieces: what could be the beginning of a secret is kept back until more comes, and
@@ -348,10 +364,12 @@ impl Redactor {
             return Cow::Owned(bytes);
         }
         let mut clean = Vec::with_capacity(bytes.len());
-        let (mut done, mut listed) = (0, Listed::NotSought);
+        let (mut done, mut open, mut search) = (0, set.open_end(&bytes, 0), Search::of(set, &bytes));
         loop {
-            let open = set.open_end(&bytes, done);
-            let Some(found) = set.find(&bytes, done, &mut listed).filter(|found| found.start < open) else {
+            if open < done {
+                open = set.open_end(&bytes, done);
+            }
+            let Some(found) = search.next_from(done).filter(|found| found.start < open) else {
                 clean.extend_from_slice(bytes.get(done..open).unwrap_or_default());
                 bytes.drain(..open);
                 self.kept = bytes;

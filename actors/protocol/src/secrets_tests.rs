@@ -218,3 +218,19 @@ fn what_only_resembles_a_secret_stays() {
         assert_eq!(String::from_utf8_lossy(&clean), text);
     }
 }
+
+/// Each of these texts was once looked at from each of its places to its end, which took hours.
+#[test]
+fn f52_the_time_that_a_text_takes_grows_with_its_length_alone() {
+    let begun = std::time::Instant::now();
+    let secrets = Secrets::new([("API_KEY", Secret::new("plain-text-0123456789")), ("OTHER", Secret::new(VALUE))]);
+    let many = "plain-text-0123456789".repeat(50_000);
+    assert_eq!(secrets.redact(&many), "[secret:API_KEY]".repeat(50_000));
+    let mut redactor = secrets.redactor();
+    let mut clean = redactor.push(many.as_bytes()).into_owned();
+    clean.extend(redactor.finish());
+    assert!(clean == "[secret:API_KEY]".repeat(50_000).into_bytes());
+    let slashes = "\\".repeat(1_000_000);
+    assert!(matches!(secrets.redact(&slashes), Cow::Borrowed(_)));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(120), "{:?}", begun.elapsed());
+}

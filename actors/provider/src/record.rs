@@ -24,8 +24,8 @@
 //! ends in `.part` is an exchange that was under way when its process was killed; nobody reads it.
 //!
 //! No secret is in a file: the headers of requests are not kept, and what was secret in them is replaced by `****`
-//! wherever else it stands. One exception cannot be found: a model that spells a key out over several pieces of its
-//! answer. Hence files are for their owner only.
+//! wherever else it stands. One exception is not found: a key whose halves are in two frames of a stream. The body is
+//! kept as it came, so that a replay gives the same pieces. Hence files are for their owner only.
 
 mod exchange;
 mod recorder;

@@ -310,6 +310,12 @@ fn small(given: Given, least: u32) -> Result<u32, Bad> {
     u32::try_from(number).map_err(|_| Bad::NotThis)
 }
 
+/// Whether there is such a tool, of the program's own too, or may be one of a server, which has its server's name before
+/// it: `git__log`.
+pub(crate) fn is_tool(name: &str, own: &[String]) -> bool {
+    TOOLS.contains(&name) || name.contains("__") || own.iter().any(|own| own == name)
+}
+
 /// That there is no such tool, and which was meant: one that is built in, or another of these.
 pub(crate) fn no_tool(name: &str, own: &[String]) -> String {
     let near = nearest(name, TOOLS.into_iter().chain(own.iter().map(String::as_str)).map(|tool| (tool, tool)));

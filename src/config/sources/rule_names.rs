@@ -2,9 +2,8 @@
 
 use playhouse_tools::policy::Rule;
 
-use crate::config::keys::types::no_tool;
 use crate::config::problem::Problem;
-use crate::config::{Config, TOOLS};
+use crate::config::{Config, is_tool, no_tool};
 
 /// The tools that rules may name, and the rules that were looked at.
 pub(super) struct RuleNames<'a> {
@@ -29,18 +28,13 @@ impl<'a> RuleNames<'a> {
                 self.seen.push(text.clone());
                 // What is no rule at all was told when it was read.
                 let Ok(rule) = Rule::parse(text) else { continue };
-                if let Some(name) = rule.tools().iter().find(|name| !self.is_known(name)) {
+                if let Some(name) = rule.tools().iter().find(|name| !is_tool(name, self.own)) {
                     let (at, key) = (list.origin.clone(), format!("permissions.{key}"));
                     let reason = format!("the rule `{text}` would do nothing: {}", no_tool(name, self.own));
                     problems.push(Problem::Unusable { at, key, reason });
                 }
             }
         }
-    }
-
-    /// Whether there is such a tool, or may be one of a server, which has its server's name before it: `git__log`.
-    fn is_known(&self, name: &str) -> bool {
-        TOOLS.contains(&name) || name.contains("__") || self.own.iter().any(|own| own == name)
     }
 }
 

@@ -125,3 +125,15 @@ fn f52_a_stream_that_repeats_a_secret_is_kept_without_it_however_it_is_written()
         assert!(kept.contains("****") && !kept.contains("canary"), "{said}: {kept}");
     }
 }
+
+/// What the documentation says of recordings: a frame is looked at as it came, and what frames make together is not.
+#[test]
+fn f52_a_secret_within_a_frame_is_found_and_halves_in_two_frames_are_not() {
+    let secrets = secrets(&[("authorization", "Bearer sk-canary-0123")]);
+    let frame = |said: &str| format!("data: {{\"delta\":\"{said}\"}}\n\n");
+    let clean = |text: String| String::from_utf8(secrets.clean(text.into_bytes())).unwrap();
+    let whole = frame("it is ") + &frame("sk-canary-0123") + &frame(".");
+    assert_eq!(clean(whole), frame("it is ") + &frame("****") + &frame("."));
+    let halves = frame("it is sk-can") + &frame("ary-0123.");
+    assert_eq!(clean(halves.clone()), halves);
+}

@@ -31,7 +31,7 @@ const fn place(name: &'static str, in_bwrap: InBwrap) -> GuardedPlace {
 
 /// The places that are guarded in every house. `guarded` in the configuration adds to them.
 pub(crate) const PLACES: [GuardedPlace; 10] = [
-    place(".git", InBwrap::Kept(&["hooks", "config", "config.worktree"])),
+    place(".git", InBwrap::Kept(&["hooks", "config", "config.worktree", "info/attributes"])),
     place(".envrc", InBwrap::ReadOnly),
     place("playhouse.toml", InBwrap::ReadOnly),
     place(".playhouse", InBwrap::ReadOnly),
@@ -42,6 +42,9 @@ pub(crate) const PLACES: [GuardedPlace; 10] = [
     place(".vscode", InBwrap::Open),
     place(".husky", InBwrap::Open),
 ];
+
+/// The most folders of submodules and worktrees that are looked at when a command starts.
+const MOST_FOLDERS: usize = 512;
 
 /// The place that a path is or lies in: of the table, or of `more`. Case does not count: on some disks it does not.
 pub(crate) fn guarded<'a>(path: &Path, more: &'a [String]) -> Option<&'a str> {
@@ -71,6 +74,26 @@ pub(crate) fn beneath(path: &Path, cwd: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+/// The folders within a `.git` that can hold what git runs, or lead to it: `info`, and those of submodules and worktrees
+/// with all that are on the way to them. Were one of them moved away, another could be put in its place.
+pub(crate) fn folders_kept(git: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open: Vec<PathBuf> = ["info", "modules", "worktrees"].map(|name| git.join(name)).to_vec();
+    while let Some(folder) = open.pop().filter(|_| found.len() < MOST_FOLDERS) {
+        if folder.is_symlink() || !folder.is_dir() {
+            continue;
+        }
+        if folder.join("HEAD").is_file() {
+            open.extend(["info", "modules", "worktrees"].map(|name| folder.join(name)));
+        } else if let Ok(entries) = folder.read_dir() {
+            // The name of a submodule may have slashes in it.
+            open.extend(entries.flatten().map(|entry| entry.path()));
+        }
+        found.push(folder);
+    }
+    found
 }
 
 fn names(path: &Path) -> Vec<String> {

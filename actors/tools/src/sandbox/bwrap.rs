@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use super::grants::{self, Right};
 use super::seccomp::{self, Within};
 use super::{Confined, Network, SandboxError, places};
-use crate::files::guarded::{InBwrap, PLACES};
+use crate::files::guarded::{InBwrap, PLACES, folders_kept};
 
 const PROGRAM: &str = "bwrap";
 
@@ -120,12 +120,13 @@ fn guarded_binds(cwd: &Path, more: &[String]) -> Vec<(PathBuf, &'static str)> {
             // In a worktree it is a file that says where the rest is.
             InBwrap::Kept(_) if path.is_file() => binds.push((path, READ_ONLY)),
             InBwrap::Kept(inside) => {
-                let inside = inside.iter().map(|name| (path.join(name), READ_ONLY)).collect::<Vec<_>>();
+                let folders: Vec<PathBuf> = [path.clone()].into_iter().chain(folders_kept(&path)).collect();
                 // Nothing can be bound to a link itself.
-                if !path.is_symlink() {
-                    binds.push((path, "--bind-try"));
-                }
-                binds.extend(inside);
+                let kept = folders.iter().filter(|folder| !folder.is_symlink());
+                binds.extend(kept.map(|folder| (folder.clone(), "--bind-try")));
+                // After the folders: what is bound later lies over what was bound before.
+                let inside = folders.iter().flat_map(|folder| inside.iter().map(|name| folder.join(name)));
+                binds.extend(inside.map(|path| (path, READ_ONLY)));
             }
         }
     }
