@@ -19,9 +19,11 @@ mod cage;
 mod environment;
 #[cfg(target_os = "linux")]
 mod grants;
+mod groups;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod launch;
+mod memory;
 mod places;
 mod probe;
 #[cfg(target_os = "linux")]
@@ -40,6 +42,7 @@ use playhouse_protocol::{SandboxBounds, SandboxMode};
 pub(crate) use cage::Cage;
 pub(crate) use environment::passed;
 pub use environment::{NEVER_PASSED, passes};
+pub(crate) use groups::LeftGroups;
 pub(crate) use launch::{Started, Tier, start};
 pub use probe::{Abilities, Ability, abilities};
 #[cfg(target_os = "linux")]
