@@ -135,7 +135,7 @@ impl Process {
         let Mark { run, tag, confined, processes, .. } = self.mark.clone();
         let (leader, start) = (self.leader, self.start);
         let limits = confined.map(|confined| confined.sandbox.rules.limits);
-        let cage = self.cage.clone().filter(|cage| cage.is_sure());
+        let cage = self.cage.clone();
         let watched = limits.map(|limits| processes.watcher.watch(Watched { leader, start, tag, run, limits, cage }));
         async move {
             match watched {
@@ -232,7 +232,8 @@ impl Process {
             cage.shut();
         }
         let Mark { run, tag, confined, .. } = self.mark.clone();
-        Target { leader: self.leader, group: self.group, start: self.start, run, tag, child, guards, done, confined }
+        let (leader, group, start, cage) = (self.leader, self.group, self.start, self.cage.clone());
+        Target { leader, group, start, run, tag, cage, child, guards, done, confined }
     }
 }
 

@@ -21,9 +21,11 @@ mod caller;
 mod environment;
 #[cfg(target_os = "linux")]
 mod grants;
+mod groups;
 #[cfg(target_os = "linux")]
 mod landlock;
 mod launch;
+mod memory;
 #[cfg(target_os = "linux")]
 mod metadata;
 mod places;
@@ -47,6 +49,7 @@ use playhouse_protocol::{SandboxBounds, SandboxMode};
 pub(crate) use cage::Cage;
 pub(crate) use environment::passed;
 pub use environment::{NEVER_PASSED, passes};
+pub(crate) use groups::LeftGroups;
 pub(crate) use launch::{Started, Tier, start};
 pub use probe::{Abilities, Ability, abilities};
 #[cfg(target_os = "linux")]

@@ -127,7 +127,7 @@ pub(crate) fn plain(name: &str) -> String {
 }
 
 /// FNV-1a, because it must be the same in every build: a later house looks for an earlier one's tags.
-fn house_hash(house: &str) -> u64 {
+pub(crate) fn house_hash(house: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in house.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -1,7 +1,7 @@
 //! Finds and kills every process of a run, and what dead houses left.
 //!
 //! One thread serves all runs of a house: it reads the process table once per round for everyone who waits, kills what belongs
-//! to them, and lets a run go after two rounds in a row that found nothing, or after [`PATIENCE`]. It exists only
+//! to them or sits in their cages, and lets a run go after two rounds in a row that found nothing, or after [`PATIENCE`]. It exists only
 //! while there is something to look for. Its queue holds at most one target per process being ended.
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::process::mark::{HOUSE_VAR, RUN_VAR, is_tag_of, names};
 use crate::process::proc_table::{self, Killed, Life, ProcessEntry};
 use crate::process::sweeps::SweepGuard;
-use crate::sandbox::Confined;
+use crate::sandbox::{Cage, Confined, LeftGroups};
 
 /// How long a search goes on when something won't die (a process in an uninterruptible wait, say).
 const PATIENCE: Duration = Duration::from_millis(1_800);
@@ -34,6 +34,8 @@ pub(crate) struct Target {
     pub(crate) start: u64,
     pub(crate) run: String,
     pub(crate) tag: u64,
+    /// What is in it is the run's, whatever else it shed.
+    pub(crate) cage: Option<Arc<Cage>>,
     /// Reaped at the end, when nobody else is left to do it.
     pub(crate) child: Option<Child>,
     pub(crate) guards: Vec<SweepGuard>,
@@ -246,6 +248,12 @@ fn round(searches: &mut [Search]) -> RoundResult {
     let mut found = vec![RoundResult::Nothing; searches.len()];
     let mut others: Vec<ProcessEntry> = Vec::new();
     let mut starts: HashMap<i32, u64> = HashMap::new();
+    for at in 0..searches.len() {
+        let cage = searches.get(at).and_then(|search| search.target.cage.clone());
+        for seen in cage.map(|cage| cage.members()).unwrap_or_default() {
+            note(searches, &mut found, at, &seen, me);
+        }
+    }
     proc_table::survey(|seen| {
         if seen.start < oldest || seen.pid == me {
             return;
@@ -334,6 +342,7 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
     let spared = lineage(me);
     // Inside a tool of the dead house, our own tools bear its name too.
     let inside = std::env::var(HOUSE_VAR).is_ok_and(|value| dead_nodes.iter().any(|node| names(&value, node)));
+    let groups = LeftGroups::of(dead_nodes);
     let mut killed = HashSet::new();
     let mut clean = 0;
     while clean < 2 && Instant::now() < deadline {
@@ -348,9 +357,11 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
             Life::Zombie if seen.parent == me => reap(seen.pid),
             Life::Alive | Life::Zombie => {}
         };
+        let grouped: HashSet<(i32, u64)> = groups.members().iter().map(|seen| (seen.pid, seen.start)).collect();
         proc_table::survey(|seen| {
             let is_ours = || spared.contains(&seen.pid) || (inside && descends(seen.pid, me));
-            if is_left_by(seen.pid, dead_nodes) && !is_ours() {
+            let is_left = || grouped.contains(&(seen.pid, seen.start)) || is_left_by(seen.pid, dead_nodes);
+            if is_left() && !is_ours() {
                 end(&seen);
                 doomed.insert(seen.pid, seen);
             } else {
@@ -374,6 +385,7 @@ pub fn kill_leftovers(dead_nodes: &[&str]) -> usize {
             clean += 1;
         }
     }
+    groups.remove();
     killed.len()
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, PipeReader, PipeWriter, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Std, Stdio};
+use std::sync::LazyLock;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -17,6 +18,14 @@ use super::{Confined, Network, SandboxError, places};
 use crate::files::guarded::{InBwrap, PLACES, folders_kept};
 
 const PROGRAM: &str = "bwrap";
+/// The smallest file system in memory, in bytes: to the kernel none is one without a bound.
+const MIN_SIZE: u64 = 1 << 20;
+
+/// Whether it can bound a file system in memory. Those before 0.5 cannot.
+static KNOWS_SIZES: LazyLock<bool> = LazyLock::new(|| {
+    let told = Std::new(PROGRAM).arg("--help").stdin(Stdio::null()).output();
+    told.is_ok_and(|told| String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).contains("--size"))
+});
 
 /// Starts a command in it. Its input is empty and both of its outputs are piped. The command itself begins when the gate
 /// is dropped; bubblewrap prepares everything meanwhile.
@@ -60,6 +69,9 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
     let text = OsStr::new;
     let (grants, cwd) = (grants::of(confined), places::real(&confined.cwd));
     let temp = confined.temp();
+    // What is in memory has a bound where bubblewrap knows one.
+    let size = OsString::from((confined.sandbox.rules.limits.memory / 2).max(MIN_SIZE).to_string());
+    let bound: &[&OsStr] = if *KNOWS_SIZES { &[text("--size"), &size] } else { &[] };
     // The namespace has its own of these.
     let own = [Path::new("/proc"), Path::new("/sys"), Path::new("/dev")];
     // In the order of the paths, so that what is beneath another comes after it.
@@ -76,9 +88,10 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
     binds.sort();
     match temp {
         Some(temp) => add(&[text("--bind"), temp.as_os_str(), text("/tmp")]),
-        None => add(&[text("--tmpfs"), text("/tmp")]),
+        None => add(&[bound, &[text("--tmpfs"), text("/tmp")]].concat()),
     }
     add(&[text("--proc"), text("/proc"), text("--dev"), text("/dev")]);
+    add(&[bound, &[text("--tmpfs"), text("/dev/shm"), text("--remount-ro"), text("/dev")]].concat());
     // Links such as /bin that lead to a granted place.
     for link in ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"] {
         if let Ok(target) = std::fs::read_link(link) {

@@ -1,4 +1,5 @@
-//! A cap on a call's tasks that the kernel itself keeps, where it lets us have one: a control group with `pids.max`.
+//! A cap on a call's tasks that the kernel itself keeps, where it lets us have one: a control group with `pids.max`, and
+//! beside it one that counts the call's memory.
 //!
 //! The watch ends a call with too many processes, but a bomb can double faster than anyone looks. In a cage its forks
 //! fail instead; and where nothing can get out, the group is the list of what the call has: nobody needs to search the
@@ -8,37 +9,32 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::LazyLock;
 
-use super::ProcessLimits;
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
+
+use super::groups::{self, TASKS};
+use super::memory::MemoryGroup;
 use super::watch::{Exceeded, THREADS, Watcher};
-use crate::process::mark::nonce;
-use crate::process::proc_table::{self, ProcessEntry};
+use super::{Confined, ProcessLimits};
+use crate::process::proc_table::ProcessEntry;
 
 /// Tasks beyond the limit, so that the watch sees who is over it.
 const SLACK: u64 = 16;
 /// How many processes are put into a cage one by one.
 const MOST_TAKEN: usize = 256;
-/// What the names of our groups begin with.
-const NAME: &str = "playhouse-";
-
-/// Where groups can be made, if anywhere: beneath the one that this process is in.
-static BASE: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let base = base(&fs::read_to_string("/proc/self/cgroup").ok()?)?;
-    clear_after_the_dead(&base);
-    Some(base)
-});
 
 /// Whether the kernel caps the tasks of a call here.
 pub(super) fn works() -> bool {
-    Cage::new(ProcessLimits::default(), &Watcher::default()).is_some()
+    Cage::make(ProcessLimits::default(), &Watcher::default(), "").is_some()
 }
 
 /// A group of processes that cannot become too many. Removed when it is dropped, if it is empty by then, or later.
 #[derive(Debug)]
 pub(crate) struct Cage {
     folder: PathBuf,
+    /// What counts the memory of what is in it, if something does.
+    memory: Option<MemoryGroup>,
     most: u64,
     hold: Hold,
     /// Who removes it when its last process is gone.
@@ -55,24 +51,44 @@ pub(crate) enum Hold {
 }
 
 impl Cage {
-    /// An empty cage; `None` where the kernel gives none.
-    pub(crate) fn new(limits: ProcessLimits, watcher: &Watcher) -> Option<Self> {
-        let base = BASE.as_deref()?;
+    /// An empty cage for a call; `None` where the kernel gives none.
+    pub(super) fn new(confined: &Confined) -> Option<Self> {
+        Self::make(confined.sandbox.rules.limits, &confined.watcher, &confined.house)
+    }
+
+    fn make(limits: ProcessLimits, watcher: &Watcher, house: &str) -> Option<Self> {
+        let base = TASKS.as_ref()?;
         watcher.remove_cages();
-        let folder = base.join(format!("{NAME}{}-{:016x}", process::id(), nonce()));
+        let name = groups::new_name(house);
         let most = u64::from(limits.processes).saturating_mul(THREADS).saturating_add(SLACK);
-        fs::create_dir(&folder).ok()?;
-        let cage = Self { folder, most, hold: Hold::Unsure, watcher: watcher.clone() };
+        let folder = base.make(&name)?;
+        let mut cage = Self { folder, memory: None, most, hold: Hold::Unsure, watcher: watcher.clone() };
         // Without the controller there is no such file, and the kernel lets none be made.
         fs::write(cage.folder.join("pids.max"), most.to_string()).ok()?;
+        cage.memory = MemoryGroup::beside(&cage.folder, &name);
         Some(cage)
     }
 
     /// Puts the calling thread into it, and so what it starts. Only the older kind of groups can.
     #[cfg(target_os = "linux")]
-    pub(super) fn enter(&self) -> io::Result<()> {
+    pub(super) fn enter(&mut self) -> io::Result<()> {
         let thread = rustix::thread::gettid().as_raw_nonzero();
-        fs::OpenOptions::new().write(true).open(self.folder.join("tasks"))?.write_all(thread.to_string().as_bytes())
+        self.put("tasks", &thread.to_string())
+    }
+
+    /// Puts a task into it.
+    #[cfg(target_os = "linux")]
+    fn put(&mut self, list: &str, task: &str) -> io::Result<()> {
+        let write =
+            |folder: &Path| fs::OpenOptions::new().write(true).open(folder.join(list))?.write_all(task.as_bytes());
+        write(&self.folder)?;
+        let counted = self.memory.as_ref().and_then(MemoryGroup::own_folder).map_or(Ok(()), write);
+        let is_gone = |error: &io::Error| error.raw_os_error() == Some(Errno::SRCH.raw_os_error());
+        if counted.is_err_and(|error| !is_gone(&error)) {
+            // Then the memory of its processes is summed up, as where there is no group.
+            self.forget_memory();
+        }
+        Ok(())
     }
 
     /// Says how well it holds what was put into it.
@@ -92,18 +108,18 @@ impl Cage {
     }
 
     /// Every process in it.
-    pub(super) fn members(&self) -> Vec<ProcessEntry> {
-        let list = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
-        let found = list.lines().filter_map(|line| proc_table::find(line.trim().parse().ok()?));
-        // An id may be another's by now. This process is in the list too, by the thread that starts processes.
-        let me = i32::try_from(process::id()).unwrap_or_default();
-        found.filter(|seen| seen.pid != me && self.has(seen.pid)).collect()
+    pub(crate) fn members(&self) -> Vec<ProcessEntry> {
+        groups::members(&self.folder)
     }
 
-    fn has(&self, pid: i32) -> bool {
-        let name = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        groups.lines().any(|line| line.rsplit_once('/').is_some_and(|(_, last)| last == name))
+    /// Whether the kernel counts the memory of what is in it.
+    pub(super) fn counts_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Whether what is in it, and what it left, has more bytes of memory than these, as far as they are counted.
+    pub(super) fn has_more_memory(&self, than: u64) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.exceeds(than))
     }
 
     /// Lets nothing more begin in it.
@@ -122,28 +138,34 @@ impl Cage {
     /// Puts a process that has just started into it, what it has started itself, and so what they start from then on.
     /// What is gone meanwhile is not missed. Tells whether the process itself is in it.
     #[cfg(target_os = "linux")]
-    pub(super) fn take(&self, leader: u32) -> bool {
-        let put = |process: u32| fs::write(self.folder.join("cgroup.procs"), process.to_string());
-        if put(leader).is_err() {
+    pub(super) fn take(&mut self, leader: u32) -> bool {
+        if self.put("cgroup.procs", &leader.to_string()).is_err() {
             return false;
         }
         let mut known = Vec::from([leader]);
         let mut next = 0;
         while let Some(process) = known.get(next).copied() {
             next += 1;
-            let _ = put(process);
+            if process != leader {
+                let _ = self.put("cgroup.procs", &process.to_string());
+            }
             let children = children_of(process);
             known.extend(children.into_iter().filter(|child| *child != leader).take(MOST_TAKEN.saturating_sub(next)));
         }
         true
     }
+
+    fn forget_memory(&mut self) {
+        if let Some(MemoryGroup::Own(folder)) = self.memory.take() {
+            self.watcher.remove(folder);
+        }
+    }
 }
 
 impl Drop for Cage {
     fn drop(&mut self) {
-        if fs::remove_dir(&self.folder).is_err() {
-            self.watcher.remove_later(std::mem::take(&mut self.folder));
-        }
+        self.forget_memory();
+        self.watcher.remove(std::mem::take(&mut self.folder));
     }
 }
 
@@ -155,31 +177,4 @@ fn children_of(process: u32) -> Vec<u32> {
     lists
         .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>())
         .collect()
-}
-
-/// Removes what processes left that are gone.
-fn clear_after_the_dead(base: &Path) {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(NAME)?.split_once('-')?.0.parse::<u32>().ok());
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner.to_string()).exists()) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// The group that this process is in, as `/proc/self/cgroup` tells it: of the `pids` controller, or of the one hierarchy
-/// that has all.
-fn base(groups: &str) -> Option<PathBuf> {
-    let group = |mounted: &str, of: &dyn Fn(&str) -> bool| {
-        let path = groups.lines().find_map(|line| {
-            let (_, rest) = line.split_once(':')?;
-            let (controllers, path) = rest.split_once(':')?;
-            of(controllers).then_some(path)
-        })?;
-        let folder = Path::new(mounted).join(path.trim_start_matches('/'));
-        folder.join("cgroup.procs").exists().then_some(folder)
-    };
-    group("/sys/fs/cgroup/pids", &|controllers| controllers.split(',').any(|name| name == "pids"))
-        .or_else(|| group("/sys/fs/cgroup", &|controllers| controllers.is_empty()))
 }

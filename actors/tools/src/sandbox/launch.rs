@@ -99,8 +99,7 @@ pub(crate) fn start(command: Command, mark: &Mark, confined: &Arc<Confined>) -> 
 /// with it: nothing gets out.
 #[cfg(target_os = "linux")]
 fn put_in_a_cage(started: Started, confined: &Confined, hold: Hold) -> Started {
-    let cage = Cage::new(confined.sandbox.rules.limits, &confined.watcher);
-    let taken = cage.filter(|cage| started.child.id().is_some_and(|leader| cage.take(leader)));
+    let taken = Cage::new(confined).and_then(|mut cage| cage.take(started.child.id()?).then_some(cage));
     Started { cage: taken.map(|cage| Arc::new(cage.with(hold))), ..started }
 }
 

@@ -25,6 +25,8 @@ use crate::process::mark::Mark;
 
 /// For how long a thread starts processes: what was granted when it began may be another file by then.
 const FRESH: Duration = Duration::from_secs(2);
+/// How many bytes one call may leave in memory, as files say, and the next still be counted with it.
+const LEFT: u64 = 16 << 20;
 /// How many threads there are, at work and idle, before none is kept any more.
 const MOST: usize = 16;
 
@@ -93,7 +95,7 @@ impl Starter {
         grants: Grants,
         own: Vec<(PathBuf, Option<(u64, u64)>)>,
     ) -> io::Result<Self> {
-        let cage = Cage::new(confined.sandbox.rules.limits, &confined.watcher);
+        let cage = Cage::new(confined);
         let (tell, told) = sync_channel(1);
         let (jobs, queue) = sync_channel(1);
         let (is_landlock, network) = (*tier == Tier::Landlock, confined.sandbox.rules.network);
@@ -105,11 +107,11 @@ impl Starter {
         let threads = confined.watcher.starters().threads.clone();
         thread.spawn(move || {
             let _counted = Counted::new(threads);
-            let is_caged = cage.as_ref().is_some_and(|cage| cage.enter().is_ok());
+            let cage = cage.and_then(|mut cage| cage.enter().is_ok().then_some(cage));
             let all = system.into_iter().chain(grants);
             let confined = if is_landlock { super::landlock::confine(network, all) } else { Ok(Asked::Nobody) };
-            let hold = if is_caged && is_landlock { Hold::Sure } else { Hold::Unsure };
-            let cage = cage.filter(|_| is_caged).map(|cage| Arc::new(cage.with(hold)));
+            let hold = if is_landlock { Hold::Sure } else { Hold::Unsure };
+            let cage = cage.map(|cage| Arc::new(cage.with(hold)));
             let is_ready = confined.is_ok();
             if tell.send(confined.map(|asked| (cage, asked))).is_ok() && is_ready {
                 serve(&queue);
@@ -151,8 +153,8 @@ impl Starter {
 
     /// Keeps it for the next process: its last one has left nothing.
     pub(crate) fn keep(self, watcher: &Watcher) {
-        let has_refused = self.cage.as_ref().is_some_and(|cage| cage.refused().is_some());
-        if self.is_fresh() && !has_refused {
+        let is_used = |cage: &Arc<Cage>| cage.refused().is_some() || cage.has_more_memory(LEFT);
+        if self.is_fresh() && !self.cage.as_ref().is_some_and(is_used) {
             lock(&watcher.starters().idle).push(self);
             watcher.attend();
         }

@@ -1,13 +1,15 @@
 //! Ends a call whose processes are too many or too big.
 //!
 //! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread of a house looks at all
-//! its calls that have run for a while. Where a cage holds a call's processes it tells their number at every glance; for the
+//! its calls that have run for a while. Where a cage holds a call's processes it tells their number and memory at every
+//! glance; for the
 //! others there is one look through the process table for everyone, and a rest ten times as long as that took, unless
 //! the machine's tasks become many meanwhile. The thread exists only while there is someone to look at.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 use playhouse_protocol::lock;
 use tokio::sync::oneshot;
 
+use super::memory::{self, field};
 #[cfg(target_os = "linux")]
 use super::starter::Starters;
 use super::{Cage, ProcessLimits};
@@ -82,8 +85,19 @@ pub(crate) struct Watched {
     pub(crate) tag: u64,
     pub(crate) run: String,
     pub(crate) limits: ProcessLimits,
-    /// What holds all of its processes for certain, if something does.
     pub(crate) cage: Option<Arc<Cage>>,
+}
+
+impl Watched {
+    /// Whether its cage has all of its processes for certain.
+    fn is_held(&self) -> bool {
+        self.cage.as_ref().is_some_and(|cage| cage.is_sure())
+    }
+
+    /// Whether its cage tells all there is to know, so that its processes need not be looked at one by one.
+    fn is_counted(&self) -> bool {
+        self.is_held() && self.cage.as_ref().is_some_and(|cage| cage.counts_memory())
+    }
 }
 
 #[derive(Debug)]
@@ -145,15 +159,18 @@ impl Watcher {
         &self.0.starters
     }
 
-    /// Removes a group as soon as its last process is gone.
-    pub(super) fn remove_later(&self, cage: PathBuf) {
-        lock(&self.0.cages_left).push(cage);
-        self.attend();
+    /// Removes a group, as soon as its last process is gone.
+    pub(super) fn remove(&self, group: PathBuf) {
+        if fs::remove_dir(&group).is_err() {
+            lock(&self.0.cages_left).push(group);
+            self.attend();
+        }
     }
 
     /// Removes groups that could not be removed when they were to be.
     pub(super) fn remove_cages(&self) {
-        lock(&self.0.cages_left).retain(|folder| fs::remove_dir(folder).is_err());
+        let is_left = |folder: &PathBuf| fs::remove_dir(folder).is_err_and(|error| error.kind() != ErrorKind::NotFound);
+        lock(&self.0.cages_left).retain(is_left);
     }
 
     /// Sees to it that the thread is there: it also lets go what is kept for a moment after calls.
@@ -208,10 +225,11 @@ impl Watcher {
             self.remove_cages();
             count(&mut entries);
             let (now, tasks) = (Instant::now(), tasks());
-            let is_loose = entries.iter().any(|entry| entry.watched.cage.is_none());
+            let is_loose = entries.iter().any(|entry| !entry.watched.is_held());
             let is_growing =
                 is_loose && matches!((before, tasks), (Some(before), Some(tasks)) if tasks > before + GROWTH);
-            let is_due = now >= next && entries.iter().any(|entry| now.duration_since(entry.since) >= EVERY);
+            let is_old = |entry: &WatchedCall| now.duration_since(entry.since) >= EVERY;
+            let is_due = now >= next && entries.iter().any(|entry| !entry.watched.is_counted() && is_old(entry));
             let _first = is_growing.then(First::go);
             newest = if is_growing { glance(&mut entries, newest) } else { proc_table::since(None, |_| {}) };
             if !entries.is_empty() && (is_growing || is_due) {
@@ -251,11 +269,15 @@ struct Taken {
     memory: u64,
 }
 
-/// Looks at those whose cage tells how many there are.
+/// Looks at those whose cage tells how many there are, or how much memory they have.
 fn count(entries: &mut Vec<WatchedCall>) {
     let over = |entry: &WatchedCall| {
-        let (most, cage) = (entry.watched.limits.processes, entry.watched.cage.as_ref()?);
-        let tasks = cage.tasks().filter(|tasks| *tasks > u64::from(most))?;
+        let (limits, cage) = (entry.watched.limits, entry.watched.cage.as_ref()?);
+        if cage.has_more_memory(limits.memory) {
+            return Some(Exceeded::Memory(limits.memory));
+        }
+        let most = limits.processes;
+        let tasks = cage.tasks().filter(|tasks| cage.is_sure() && *tasks > u64::from(most))?;
         if cage.members().len() > usize::try_from(most).unwrap_or(usize::MAX) {
             return Some(Exceeded::Processes(most));
         }
@@ -312,7 +334,8 @@ fn end(mut entry: WatchedCall, exceeded: Exceeded) {
 fn look(entries: &mut Vec<WatchedCall>, strangers: &mut HashSet<(i32, u64)>) {
     let taken = census(entries, strangers);
     for (at, mut taken) in taken.into_iter().enumerate().rev() {
-        let Some(limits) = entries.get(at).map(|entry| entry.watched.limits) else { continue };
+        let seen = entries.get(at).map(|entry| &entry.watched).filter(|watched| !watched.is_counted());
+        let Some(limits) = seen.map(|watched| watched.limits) else { continue };
         if let Some(exceeded) = taken.exceeds(&limits) {
             end(entries.swap_remove(at), exceeded);
         }
@@ -374,10 +397,15 @@ impl Drop for First {
 /// What belongs to whom, by their cages and by one look through the table.
 fn census(entries: &mut [WatchedCall], strangers: &mut HashSet<(i32, u64)>) -> Vec<Taken> {
     let mut taken: Vec<Taken> = entries.iter().map(|entry| Taken::in_cage(&entry.watched)).collect();
-    if entries.iter().all(|entry| entry.watched.cage.is_some()) {
+    if entries.iter().all(|entry| entry.watched.is_held()) {
         return taken;
     }
-    let numbered = || entries.iter().enumerate().filter(|(_, entry)| entry.watched.cage.is_none());
+    let numbered = || entries.iter().enumerate().filter(|(_, entry)| !entry.watched.is_held());
+    let mut caged: HashMap<(i32, u64), usize> = HashMap::new();
+    for (at, entry) in numbered() {
+        let members = entry.watched.cage.as_ref().map(|cage| cage.members()).unwrap_or_default();
+        caged.extend(members.iter().map(|seen| ((seen.pid, seen.start), at)));
+    }
     let groups: HashMap<i32, usize> = numbered().map(|(at, entry)| (entry.watched.leader, at)).collect();
     let tags: HashMap<u64, usize> = numbered().map(|(at, entry)| (entry.watched.tag, at)).collect();
     let runs: HashMap<String, usize> = numbered().map(|(at, entry)| (entry.watched.run.clone(), at)).collect();
@@ -390,7 +418,7 @@ fn census(entries: &mut [WatchedCall], strangers: &mut HashSet<(i32, u64)>) -> V
         }
         let name = (seen.pid, seen.start);
         let find = |is_its: &dyn Fn(&WatchedCall) -> bool| {
-            entries.iter().position(|entry| entry.watched.cage.is_none() && is_its(entry))
+            entries.iter().position(|entry| !entry.watched.is_held() && is_its(entry))
         };
         let by_known = || find(&|entry| entry.known.get(&seen.pid) == Some(&seen.start));
         let by_group = || groups.get(&seen.group).copied();
@@ -408,7 +436,8 @@ fn census(entries: &mut [WatchedCall], strangers: &mut HashSet<(i32, u64)>) -> V
                 value.split('/').find_map(|run| runs.get(run).copied())
             })
         };
-        match by_known().or_else(by_group).or_else(by_parent).or_else(by_marks) {
+        let by_cage = || caged.get(&name).copied();
+        match by_known().or_else(by_group).or_else(by_cage).or_else(by_parent).or_else(by_marks) {
             Some(at) => {
                 if let (Some(entry), Some(taken)) = (entries.get_mut(at), taken.get_mut(at))
                     && is_process(seen.pid)
@@ -432,9 +461,10 @@ fn census(entries: &mut [WatchedCall], strangers: &mut HashSet<(i32, u64)>) -> V
 }
 
 impl Taken {
-    /// What a cage knows; nothing where there is none.
+    /// What a cage knows that has all.
     fn in_cage(watched: &Watched) -> Self {
-        let members = watched.cage.as_ref().map(|cage| cage.members()).unwrap_or_default();
+        let cage = watched.cage.as_ref().filter(|_| watched.is_held());
+        let members = cage.map(|cage| cage.members()).unwrap_or_default();
         let alive = members.into_iter().filter(|seen| seen.life == Life::Alive);
         Self { members: alive.collect(), ..Self::default() }
     }
@@ -452,23 +482,7 @@ impl Taken {
         if self.threads > threads {
             return Some(Exceeded::Threads(threads));
         }
-        // What processes share is counted for each of them here; the exact sum is looked at only if it matters.
-        let is_over = self.memory > limits.memory && self.memory_shared_out() > limits.memory;
-        is_over.then_some(Exceeded::Memory(limits.memory))
-    }
-
-    /// The memory of all, each page counted once.
-    fn memory_shared_out(&self) -> u64 {
-        let of = |seen: &ProcessEntry| match fs::read_to_string(format!("/proc/{}/smaps_rollup", seen.pid)) {
-            Ok(rollup) => {
-                Some(1_024 * (field(&rollup, "Pss_Anon:").unwrap_or(0) + field(&rollup, "Pss_Shmem:").unwrap_or(0)))
-            }
-            // One that is ending, or gone by now, has no memory any more.
-            Err(error) if error.kind() != std::io::ErrorKind::PermissionDenied => Some(0),
-            Err(_) => None,
-        };
-        let exact: Option<u64> = self.members.iter().map(of).sum();
-        exact.unwrap_or(self.memory)
+        memory::exceeds(&self.members, self.memory, limits.memory).then_some(Exceeded::Memory(limits.memory))
     }
 }
 
@@ -476,21 +490,4 @@ impl Taken {
 fn is_process(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     field(&status, "Tgid:") == u64::try_from(pid).ok()
-}
-
-/// The number behind a name at the beginning of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_found_behind_their_names() {
-        let text = "Name:\tx\nRssAnon:\t     104 kB\nThreads:\t7\n";
-        assert_eq!((field(text, "RssAnon:"), field(text, "Threads:"), field(text, "Pss:")), (Some(104), Some(7), None));
-    }
 }

@@ -77,7 +77,8 @@ impl Bench {
         Self::made(tools, "test-house", cwd, output, Sandbox::default()).await
     }
 
-    async fn with(tools: Vec<Arc<dyn Tool>>, house: &str, cwd: PathBuf, sandbox: Sandbox) -> Self {
+    /// All of it said.
+    pub async fn with(tools: Vec<Arc<dyn Tool>>, house: &str, cwd: PathBuf, sandbox: Sandbox) -> Self {
         Self::made(tools, house, cwd, None, sandbox).await
     }
 
