@@ -98,9 +98,16 @@ impl Process {
     fn prepare(&mut self, leader: i32) -> io::Result<()> {
         use rustix::process::{PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, prlimit};
         let Some(pid) = Pid::from_raw(leader) else { return Ok(()) };
-        let maximum = getrlimit(Resource::Locks).maximum;
+        let tag = Rlimit { current: Some(self.mark.tag()), maximum: getrlimit(Resource::Locks).maximum };
         // Where it is refused the other marks must do.
-        let _ = prlimit(Some(pid), Resource::Locks, Rlimit { current: Some(self.mark.tag()), maximum });
+        let _ = prlimit(Some(pid), Resource::Locks, tag);
+        if !self.cage.as_ref().is_some_and(|cage| cage.is_sure()) {
+            // It may have started something already, and may not be allowed to set that limit itself.
+            proc_table::each_descendant(leader.unsigned_abs(), |child| {
+                let child = i32::try_from(child).ok().and_then(Pid::from_raw);
+                let _ = child.map(|child| prlimit(Some(child), Resource::Locks, tag));
+            });
+        }
         if let Some(limits) = self.mark.confined.as_ref().map(|confined| confined.sandbox.rules.limits) {
             let files = [(Resource::Core, Some(0)), (Resource::Fsize, Some(limits.file))];
             for (resource, most) in files.into_iter().chain([(Resource::Nproc, limits.of_user())]) {

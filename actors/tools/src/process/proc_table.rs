@@ -1,7 +1,7 @@
 //! The machine's processes, read from `/proc`. Elsewhere than on Linux the table is empty and process groups must do.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{environ, find, kill_exact, lock_limit, since, survey};
+pub(crate) use linux::{each_descendant, environ, find, kill_exact, lock_limit, since, survey};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use other::{environ, find, kill_exact, lock_limit, since, survey};
 
@@ -48,6 +48,9 @@ mod linux {
 
     /// No environment that matters is longer.
     const MAX_ENVIRON: u64 = 1 << 20;
+
+    /// How many descendants of a process are looked for.
+    const MAX_DESCENDANTS: usize = 256;
 
     /// How many processes that began during a survey are looked at before it is left for the next one.
     const MAX_CHASE: u32 = 8_192;
@@ -127,6 +130,30 @@ mod linux {
             start: fields.get(19)?.parse().ok()?,
             life,
         })
+    }
+
+    /// Shows what a process has started, and what that has, each before its own are looked for: what is done to one
+    /// holds for all that it starts later. What is gone meanwhile is not missed.
+    pub(crate) fn each_descendant(ancestor: u32, mut visit: impl FnMut(u32)) {
+        let mut known = Vec::from([ancestor]);
+        let mut next = 0;
+        while let Some(process) = known.get(next).copied() {
+            next += 1;
+            if process != ancestor {
+                visit(process);
+            }
+            let more = MAX_DESCENDANTS.saturating_sub(known.len());
+            known.extend(children_of(process).into_iter().filter(|child| *child != ancestor).take(more));
+        }
+    }
+
+    /// What each thread of a process has started and still has.
+    fn children_of(process: u32) -> Vec<u32> {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+        lists
+            .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>())
+            .collect()
     }
 
     /// The soft limit on file locks, if there is one.

@@ -21,7 +21,7 @@ const PROGRAM: &str = "bwrap";
 /// The smallest file system in memory, in bytes: to the kernel none is one without a bound.
 const MIN_SIZE: u64 = 1 << 20;
 
-/// Whether it can bound a file system in memory. Those before 0.5 cannot.
+/// Whether it can bound a file system in memory. Old ones cannot.
 static KNOWS_SIZES: LazyLock<bool> = LazyLock::new(|| {
     let told = Std::new(PROGRAM).arg("--help").stdin(Stdio::null()).output();
     told.is_ok_and(|told| String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).contains("--size"))

@@ -17,16 +17,16 @@ use super::groups::{self, TASKS};
 use super::memory::MemoryGroup;
 use super::watch::{Exceeded, THREADS, Watcher};
 use super::{Confined, ProcessLimits};
+#[cfg(target_os = "linux")]
+use crate::process::proc_table;
 use crate::process::proc_table::ProcessEntry;
 
 /// Tasks beyond the limit, so that the watch sees who is over it.
 const SLACK: u64 = 16;
-/// How many processes are put into a cage one by one.
-const MOST_TAKEN: usize = 256;
 
-/// Whether the kernel caps the tasks of a call here.
-pub(super) fn works() -> bool {
-    Cage::make(ProcessLimits::default(), &Watcher::default(), "").is_some()
+/// What the kernel gives a call here, if anything.
+pub(super) fn tried() -> Option<Cage> {
+    Cage::make(ProcessLimits::default(), &Watcher::default(), "")
 }
 
 /// A group of processes that cannot become too many. Removed when it is dropped, if it is empty by then, or later.
@@ -142,16 +142,9 @@ impl Cage {
         if self.put("cgroup.procs", &leader.to_string()).is_err() {
             return false;
         }
-        let mut known = Vec::from([leader]);
-        let mut next = 0;
-        while let Some(process) = known.get(next).copied() {
-            next += 1;
-            if process != leader {
-                let _ = self.put("cgroup.procs", &process.to_string());
-            }
-            let children = children_of(process);
-            known.extend(children.into_iter().filter(|child| *child != leader).take(MOST_TAKEN.saturating_sub(next)));
-        }
+        proc_table::each_descendant(leader, |process| {
+            let _ = self.put("cgroup.procs", &process.to_string());
+        });
         true
     }
 
@@ -167,14 +160,4 @@ impl Drop for Cage {
         self.forget_memory();
         self.watcher.remove(std::mem::take(&mut self.folder));
     }
-}
-
-/// What each thread of a process has started and still has.
-#[cfg(target_os = "linux")]
-fn children_of(process: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    lists
-        .flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>())
-        .collect()
 }

@@ -23,8 +23,9 @@ pub fn abilities() -> Abilities {
 
 #[cfg(target_os = "linux")]
 fn cage() -> Ability {
-    if super::cage::works() {
-        return Ok("a control group with pids.max for each call".to_owned());
+    if let Some(cage) = super::cage::tried() {
+        let memory = if cage.counts_memory() { "that counts its memory too" } else { "that does not count its memory" };
+        return Ok(format!("a control group with pids.max for each call, {memory}"));
     }
     let why = "no control group with the pids controller can be made here";
     Err(format!("{why}: run as root or in a delegated group; until then processes are counted, which is slower"))

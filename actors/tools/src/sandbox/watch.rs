@@ -1,10 +1,10 @@
 //! Ends a call whose processes are too many or too big.
 //!
-//! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread of a house looks at all
-//! its calls that have run for a while. Where a cage holds a call's processes it tells their number and memory at every
-//! glance; for the
-//! others there is one look through the process table for everyone, and a rest ten times as long as that took, unless
-//! the machine's tasks become many meanwhile. The thread exists only while there is someone to look at.
+//! The kernel's own limits count a user's processes, not a call's, and don't bind root. So one thread of a house looks
+//! at all its calls that have run for a while. Where a cage holds a call's processes it tells their number and memory
+//! at every glance; for the others there is one look through the process table for everyone, and a rest ten times as
+//! long as that took, unless the machine's tasks become many meanwhile. The thread exists only while there is someone
+//! to look at.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
