@@ -129,6 +129,22 @@ fn a_guarded_place_is_changed_after_a_yes_and_in_yolo() {
 }
 
 #[test]
+fn a_rule_that_names_a_tool_alone_does_not_open_guarded_places() {
+    let desk = Desk::new();
+    let script = one_by_one(&desk, &[write(".envrc"), write("AGENTS.md"), write("fine.txt")]);
+    let config = desk.work().with_file_name("config.toml");
+    let run = |allow: &str| {
+        std::fs::write(&config, format!("[permissions]\nallow = {allow}\n")).unwrap();
+        let run = ["--config", config.to_str().unwrap(), "run", "--permission", "ask", "--script", &script, "go"];
+        assert!(desk.command(&run).output().unwrap().status.success());
+        [".envrc", "AGENTS.md", "fine.txt"].map(|name| desk.work().join(name).exists())
+    };
+    assert_eq!(run(r#"["write_file"]"#), [false, false, true]);
+    assert_eq!(run(r#"["write_file(**)"]"#), [false, false, true]);
+    assert_eq!(run(r#"["write_file", "write_file(.envrc)"]"#), [true, false, true]);
+}
+
+#[test]
 fn a_refused_write_leaves_no_folder_behind() {
     let desk = Desk::new();
     std::fs::create_dir_all(desk.work().join(".ssh")).unwrap();

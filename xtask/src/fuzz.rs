@@ -58,7 +58,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-fn broken(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Refusal {
+pub fn broken(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Refusal {
     move |error| Refusal::Broken { what: what.to_string(), error }
 }
 

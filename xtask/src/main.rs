@@ -11,6 +11,7 @@ mod ci;
 mod failures;
 mod fuzz;
 mod lineage;
+mod readers;
 mod rust;
 mod sources;
 
@@ -33,7 +34,9 @@ usage: cargo xtask COMMAND
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
   bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute
   fuzz        looks for inputs that a target of fuzz/ cannot bear: `--seconds N` for each, or `--target NAME` for one;
-              `--target NAME --input FILE` plays one again";
+              `--target NAME --input FILE` plays one again.
+              `fuzz readers` runs programs that are judged to only read, with generated options and under a tracer:
+              `--seconds N` or `--lines N`, and `--seed N` for the same ones again";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -45,14 +48,10 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(&root(), Length::Full),
         ["bench", "--short"] => bench::run(&root(), Length::Short),
         ["bench", unknown, ..] => refuse(&format!("`bench` takes `--short` only, and was given `{unknown}`")),
-        ["fuzz", args @ ..] => match fuzz::Asked::read(args).and_then(|asked| fuzz::run(&root(), &asked)) {
-            Ok(code) => code,
-            Err(fuzz::Refusal::Usage(why)) => refuse(&why),
-            Err(broken @ fuzz::Refusal::Broken { .. }) => {
-                eprintln!("error: {broken}");
-                ExitCode::FAILURE
-            }
-        },
+        ["fuzz", "readers", args @ ..] => {
+            fuzzed(readers::Asked::read(args).and_then(|asked| readers::run(&root(), &asked)))
+        }
+        ["fuzz", args @ ..] => fuzzed(fuzz::Asked::read(args).and_then(|asked| fuzz::run(&root(), &asked))),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -69,6 +68,17 @@ fn ended(done: Result<(), ci::Failure>) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     eprintln!("\nerror: {failure}");
     ExitCode::from(failure.code())
+}
+
+fn fuzzed(done: Result<ExitCode, fuzz::Refusal>) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        Err(fuzz::Refusal::Usage(why)) => refuse(&why),
+        Err(broken @ fuzz::Refusal::Broken { .. }) => {
+            eprintln!("error: {broken}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Prints a catalogue and what is wrong with it.

@@ -14,7 +14,9 @@ fn workspace(name: &str) -> PathBuf {
         fs::write(folder.join(format!("fuzz/src/targets/{target}.rs")), "").unwrap();
     }
     let cargo = folder.join("cargo");
-    let written = "echo \"$FUZZ_TARGET $RUSTFLAGS $TMPDIR $@ $FUZZ_SEEDS\" >>log";
+    let written = "echo \"$FUZZ_TARGET $RUSTFLAGS $TMPDIR $@ $FUZZ_SEEDS\" >>log\n\
+                   echo \"$PLAYHOUSE_SECONDS:$PLAYHOUSE_LINES:$PLAYHOUSE_SEED $@\" >>bounds\n\
+                   [ \"$PLAYHOUSE_SEED\" != 13 ] || exit 101";
     fs::write(&cargo, format!("#!/bin/sh\n{written}\n[ \"$FUZZ_TARGET\" != paths ] || exit 77\n")).unwrap();
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
     folder
@@ -82,6 +84,35 @@ fn what_cannot_be_done_is_refused_with_the_usage() {
     ] {
         let (code, stderr, asked) = fuzz(&folder, args);
         assert_eq!((code, asked.len()), (Some(2), 0), "{args:?}: {stderr}");
+        assert!(stderr.contains(why) && stderr.contains("usage: cargo xtask COMMAND"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
+fn readers_are_run_for_a_time_or_a_number_of_lines_and_a_seed_makes_the_same_again() {
+    let folder = workspace("fuzz-readers");
+    let readers = |args: &[&str]| {
+        let _ = fs::remove_file(folder.join("bounds"));
+        let (code, stderr, _) = fuzz(&folder, &[&["readers"], args].concat());
+        (code, stderr, fs::read_to_string(folder.join("bounds")).unwrap_or_default())
+    };
+    let test = "test --locked --quiet --package playhouse-tools --test shell f62_";
+    let (code, stderr, asked) = readers(&["--seconds", "7"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert!(asked.starts_with("7::") && asked.contains(test), "{asked}");
+    let (code, stderr, asked) = readers(&["--lines", "100000", "--seed", "13"]);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("`--seed 13` makes the same lines again"), "{stderr}");
+    assert!(asked.starts_with(":100000:13 ") && asked.contains(test), "{asked}");
+    for (args, why) in [
+        (&[][..], "needs `--seconds N` or `--lines N`"),
+        (&["--seconds", "0"], "at least 1"),
+        (&["--lines", "many"], "`--lines` is a whole number"),
+        (&["--seconds", "1", "--lines", "1"], "choose"),
+        (&["--target", "1"], "knows no `--target`"),
+    ] {
+        let (code, stderr, asked) = readers(args);
+        assert_eq!((code, asked.as_str()), (Some(2), ""), "{args:?}: {stderr}");
         assert!(stderr.contains(why) && stderr.contains("usage: cargo xtask COMMAND"), "{args:?}: {stderr}");
     }
 }

@@ -135,9 +135,13 @@ impl Catalog for Toolbox {
             Vetted::Ready { effect, ask, level, subject, .. } => (effect, ask, level, subject),
         };
         level = level_here(level, &subject, authority.cwd);
-        if let (Level::Write | Level::Execute, Subject::Path(path)) = (level, &subject)
-            && let Some(place) = self.sandbox.guarding(Path::new(path), authority.cwd)
-        {
+        let guarded = match (level, &subject) {
+            (Level::Write | Level::Execute, Subject::Path(path)) => {
+                self.sandbox.guarding(Path::new(path), authority.cwd)
+            }
+            _ => None,
+        };
+        if let Some(place) = guarded {
             level = Level::Dangerous;
             let wants = ask.unwrap_or_else(|| format!("use `{name}`"));
             ask = Some(format!("{wants}; other programs run or follow what is in `{place}`"));
@@ -151,7 +155,7 @@ impl Catalog for Toolbox {
         } else {
             effect
         };
-        let facts = Facts { tool: name, level, subject: &subject, cwd: authority.cwd, wants: ask.as_deref() };
+        let facts = Facts { tool: name, level, subject: &subject, cwd: authority.cwd, wants: ask.as_deref(), guarded };
         let held =
             SessionPolicy { mode: authority.mode, grants: authority.grants, restrictions: authority.restrictions };
         let ruling = self.rules.get().judge(&facts, &held);

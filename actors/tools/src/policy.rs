@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub cwd: &'a Path,
     /// What it wants to do, for a person; a tool need not say.
     pub wants: Option<&'a str>,
+    /// The guarded place that it would change, if so: rules and grants must name it to allow that.
+    pub guarded: Option<&'a str>,
 }
 
 /// What a session may do as far as its journal tells.
@@ -88,7 +90,7 @@ impl Rules {
             };
         }
         let granted: Vec<Rule> = held.grants.iter().filter_map(|text| Rule::parse(text).ok()).collect();
-        if let Some(rule) = Rule::covering(&granted, facts.tool, &reach) {
+        if let Some(rule) = Rule::covering(&granted, facts, &reach) {
             return Ruling::Allow { by: format!("a yes for the session: {rule}").into() };
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.touches(facts.tool, &reach)) {
@@ -97,7 +99,7 @@ impl Rules {
         }
         // What cannot be read may hide what is forbidden: nobody but a person lets it pass.
         let may_hide = reach.is_unproven() && self.forbid.iter().any(|rule| rule.is_about(facts.tool));
-        if !may_hide && let Some(rule) = Rule::covering(&self.allow, facts.tool, &reach) {
+        if !may_hide && let Some(rule) = Rule::covering(&self.allow, facts, &reach) {
             return Ruling::Allow { by: format!("rule {rule}").into() };
         }
         match mode.stance(facts.level) {
@@ -140,7 +142,7 @@ fn question(facts: &Facts<'_>, reach: &Reach<'_>, longest: GrantScope, why: &str
     // A rule that does not say what was asked would allow something else, or nothing.
     let says_it = |rules: &Vec<String>| {
         let parsed: Result<Vec<Rule>, _> = rules.iter().map(|rule| Rule::parse(rule)).collect();
-        parsed.is_ok_and(|parsed| Rule::covering(&parsed, facts.tool, reach).is_some())
+        parsed.is_ok_and(|parsed| Rule::covering(&parsed, facts, reach).is_some())
     };
     let rules = reach.rules_for(facts.tool).filter(says_it);
     let longest = if reach.is_local() { longest.min(GrantScope::Session) } else { longest };

@@ -49,7 +49,8 @@ pub struct Authority<'a> {
     pub cwd: &'a Path,
 }
 
-/// The tools as the machine sees them: pure questions, no running.
+/// The tools as the machine sees them: questions, no running. Of files only [`Catalog::vet`] may look which one a
+/// program's name means; it is asked in the agent's handler, so what it does must be short.
 pub trait Catalog: Send + Sync {
     /// What is sent to the model as its tools.
     fn definitions(&self) -> Arc<[ToolDefinition]>;

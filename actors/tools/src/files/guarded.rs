@@ -46,14 +46,16 @@ pub(crate) const PLACES: [GuardedPlace; 10] = [
 /// The most folders of submodules and worktrees that are looked at when a command starts.
 const MOST_FOLDERS: usize = 512;
 
-/// The place that a path is or lies in: of the table, or of `more`. Case does not count: on some disks it does not.
+/// The place that a path is or lies in: of the table, or of `more`.
 pub(crate) fn guarded<'a>(path: &Path, more: &'a [String]) -> Option<&'a str> {
-    let parts = names(path);
-    let is_in = |place: &str| {
-        let place = names(Path::new(place));
-        !place.is_empty() && parts.windows(place.len()).any(|window| window == place)
-    };
-    PLACES.iter().map(|place| place.name).chain(more.iter().map(String::as_str)).find(|place| is_in(place))
+    let places = PLACES.iter().map(|place| place.name).chain(more.iter().map(String::as_str));
+    places.into_iter().find(|place| is_in(path, place))
+}
+
+/// Whether a path is a place or lies in it, at whatever depth. Case does not count: on some disks it does not.
+pub(crate) fn is_in(path: &Path, place: &str) -> bool {
+    let (parts, place) = (names(path), names(Path::new(place)));
+    !place.is_empty() && parts.windows(place.len()).any(|window| window == place)
 }
 
 /// Whether two paths are the same but for case.

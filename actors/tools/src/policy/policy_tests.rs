@@ -26,7 +26,11 @@ impl<'a> Asked<'a> {
     }
 
     fn judge(&self, tool: &str, level: Level, subject: &Subject) -> Ruling {
-        let facts = Facts { tool, level, subject, cwd: Path::new("/project"), wants: Some("do it") };
+        self.judge_guarded(tool, level, subject, None)
+    }
+
+    fn judge_guarded(&self, tool: &str, level: Level, subject: &Subject, guarded: Option<&str>) -> Ruling {
+        let facts = Facts { tool, level, subject, cwd: Path::new("/project"), wants: Some("do it"), guarded };
         self.rules.judge(&facts, &held(self.mode, &self.grants, &self.restrictions))
     }
 
@@ -308,4 +312,42 @@ fn a_path_that_no_tool_reaches_is_no_rule() {
     for good in ["bash(/usr/bin/ls)", "read_file(~x)", "read_file(a..b)", "Bash(cat ~/x)"] {
         assert!(Rule::parse(good).is_ok(), "{good}");
     }
+}
+
+#[test]
+fn a_rule_or_a_grant_covers_a_guarded_place_only_by_its_name() {
+    let ruling = |allow: &[&str], grants: &[&str], mode, path: &str, place| {
+        let rules = rules(allow, &[], &[]);
+        let asked = Asked::of(&rules, mode).granted(grants);
+        asked.judge_guarded("write_file", Level::Dangerous, &Subject::Path(path.to_owned()), Some(place))
+    };
+    let ask = PermissionMode::AutoSafe;
+    for wide in
+        ["write_file", "write_file(**)", "write_file(*)", "write_file(.*)", "Edit", "write_file(src/**)", "Edit(*)"]
+    {
+        assert!(is_asked(&ruling(&[wide], &[], ask, ".envrc", ".envrc")), "{wide}");
+        assert!(is_asked(&ruling(&[], &[wide], ask, ".envrc", ".envrc")), "a yes to {wide}");
+        assert!(is_asked(&ruling(&[wide], &[wide], ask, "src/.git/config", ".git")), "{wide}");
+        assert!(is_forbidden(&ruling(&[wide], &[], PermissionMode::Strict, ".envrc", ".envrc")), "{wide}");
+    }
+    for (named, path, place) in [
+        ("write_file(.envrc)", ".envrc", ".envrc"),
+        ("write_file(**/.envrc)", "a/.envrc", ".envrc"),
+        ("Edit(.envrc)", "a/.envrc", ".envrc"),
+        ("write_file(.git/config)", ".git/config", ".git"),
+        ("write_file(.git/**)", ".git/hooks/x", ".git"),
+        ("write_file(deploy/prod.yaml)", "deploy/prod.yaml", "deploy/prod.yaml"),
+    ] {
+        assert!(allowed(ruling(&["write_file", named], &[], ask, path, place)).is_some(), "{named}");
+        assert!(allowed(ruling(&[], &[named], ask, path, place)).is_some(), "a yes to {named}");
+    }
+    assert!(is_asked(&ruling(&["write_file(.git/config)"], &[], ask, ".git/hooks/x", ".git")));
+    assert!(allowed(ruling(&[], &[], PermissionMode::Yolo, ".envrc", ".envrc")).is_some());
+    // What a yes for the session adds is enough for the next time.
+    let Ruling::Ask(question) = ruling(&[], &[], ask, ".git/config", ".git") else { panic!("not asked") };
+    assert_eq!(
+        (question.offer, question.rules.clone()),
+        (GrantScope::Session, vec!["write_file(.git/config)".to_owned()])
+    );
+    assert!(allowed(ruling(&[], &["write_file(.git/config)"], ask, ".git/config", ".git")).is_some());
 }

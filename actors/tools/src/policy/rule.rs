@@ -1,11 +1,14 @@
 //! One rule of a configuration, as text and as what it matches.
 
 use std::fmt;
+use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use playhouse_shell::{Pattern, PatternError, Reading};
 
+use super::Facts;
 use super::commands::Reach;
+use crate::files::guarded::is_in;
 
 /// Claude Code's names, with the tools here that do the same. A rule on reading or editing is there one on every tool
 /// that does so.
@@ -143,9 +146,18 @@ impl Rule {
         }
     }
 
+    /// Whether it has the name of a guarded place in it: neither `write_file` nor `write_file(**)` has.
+    fn names_place(&self, place: &str) -> bool {
+        match &self.on {
+            On::Anything => false,
+            On::This { paths, .. } => paths.iter().any(|path| is_in(Path::new(path.glob().glob()), place)),
+        }
+    }
+
     /// The first of these rules that has a part in covering the whole call; `None` if something of it is not covered.
-    pub(super) fn covering<'a>(rules: &'a [Self], tool: &str, reach: &Reach<'_>) -> Option<&'a Self> {
-        let mut rules = rules.iter().filter(|rule| rule.is_about(tool));
+    pub(super) fn covering<'a>(rules: &'a [Self], facts: &Facts<'_>, reach: &Reach<'_>) -> Option<&'a Self> {
+        let names_place = |rule: &&Self| facts.guarded.is_none_or(|place| rule.names_place(place));
+        let mut rules = rules.iter().filter(|rule| rule.is_about(facts.tool)).filter(names_place);
         if let Some(all) = rules.clone().find(|rule| matches!(rule.on, On::Anything)) {
             return Some(all);
         }

@@ -1,7 +1,8 @@
 //! Programs that are judged to only read, with every option they have, run in a sandbox while the kernel's calls are
 //! watched: nothing is written, no variable is set, and nothing but the named programs runs.
 //!
-//! `PLAYHOUSE_LINES` says how many lines are run, `PLAYHOUSE_SEED` where the generator begins.
+//! `PLAYHOUSE_LINES` says how many lines are run, or `PLAYHOUSE_SECONDS` for how long, and `PLAYHOUSE_SEED` where the
+//! generator begins: `cargo xtask fuzz readers` sets them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use playhouse_protocol::Level;
@@ -380,14 +382,24 @@ fn run(folder: &Path, cases: &[Case]) -> (Vec<Vec<String>>, usize) {
 #[test]
 fn f62_programs_that_are_judged_to_only_read_do_so_with_any_options() {
     let wanted = number("PLAYHOUSE_LINES").and_then(|lines| usize::try_from(lines).ok()).unwrap_or(SHORT);
+    let seconds = number("PLAYHOUSE_SECONDS").map(Duration::from_secs);
     let seed = number("PLAYHOUSE_SEED").unwrap_or(SEED);
+    let begun = Instant::now();
     let mut generator = Generator::new(seed);
     let folder = tempfile::tempdir().unwrap();
     place(folder.path());
     let (mut ran, mut started) = (0, 0);
     let mut used: BTreeMap<String, usize> = BTreeMap::new();
-    while ran < wanted {
-        let lines = (0..BATCH.min(wanted - ran)).map(|_| generator.line());
+    loop {
+        let batch = match seconds {
+            Some(seconds) if begun.elapsed() >= seconds => 0,
+            Some(_) => BATCH,
+            None => BATCH.min(wanted - ran),
+        };
+        if batch == 0 {
+            break;
+        }
+        let lines = (0..batch).map(|_| generator.line());
         let case = |text: String| {
             let line = only_reads(&text).unwrap_or_else(|| panic!("{text:?} is judged otherwise than its parts"));
             Case { script: line.script(), line }
@@ -405,8 +417,9 @@ fn f62_programs_that_are_judged_to_only_read_do_so_with_any_options() {
         started += programs;
     }
     let unused: Vec<&str> = readers().filter(|program| !used.contains_key(*program)).collect();
-    assert!(unused.is_empty() || wanted < SHORT, "no line has {unused:?}");
-    assert!(started * 2 > wanted, "{started} programs for {wanted} lines");
+    println!("seed {seed}: {ran} lines started {started} programs, and all of them only read");
+    assert!(unused.is_empty() || ran < SHORT, "no line has {unused:?}");
+    assert!(started * 2 > ran, "{started} programs for {ran} lines");
     assert_eq!(fs::read_to_string(folder.path().join("place/victim.sh")).unwrap(), "kept\n");
 }
 
