@@ -261,7 +261,14 @@ async fn what_bubblewrap_guards_is_said_to_be_guarded() {
     let here = folder();
     fs::create_dir_all(here.path().join(".git/hooks")).unwrap();
     fs::write(here.path().join(".git/config"), "").unwrap();
-    for command in ["echo x >> .git/config", "touch .git/hooks/pre-commit", "echo x > \"$PWD/.git/config\""] {
+    let git = std::process::Command::new("git").args(["init", "-q"]).current_dir(here.path()).status().unwrap();
+    assert!(git.success());
+    for command in [
+        "git config user.name x",
+        "echo x >> .git/config",
+        "touch .git/hooks/pre-commit",
+        "echo x > \"$PWD/.git/config\"",
+    ] {
         let said = bash(SandboxMode::Bwrap, here.path(), command).await;
         assert_eq!(said.lines.len(), 1, "{command}: {}", said.text);
         assert!(said.lines[0].contains("it is guarded: edit_file and write_file can"), "{command}: {}", said.text);

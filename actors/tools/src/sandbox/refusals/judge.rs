@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether bubblewrap binds it so that it can be read only, although what is around it may be written.
-    fn is_read_only(&self, real: &Path) -> bool {
+    pub(super) fn is_read_only(&self, real: &Path) -> bool {
         if self.missing == Missing::IsMissing {
             return false;
         }

@@ -73,17 +73,21 @@ enum Reason {
     NotPermitted,
     /// Read-only file system.
     ReadOnly,
+    /// Device or resource busy.
+    Busy,
     /// No such file or directory.
     Missing,
 }
 
-const REASONS: [(&str, Reason); 8] = [
+const REASONS: [(&str, Reason); 10] = [
     ("permission denied", Reason::Denied),
     ("eacces", Reason::Denied),
     ("operation not permitted", Reason::NotPermitted),
     ("eperm", Reason::NotPermitted),
     ("read-only file system", Reason::ReadOnly),
     ("erofs", Reason::ReadOnly),
+    ("device or resource busy", Reason::Busy),
+    ("ebusy", Reason::Busy),
     ("no such file or directory", Reason::Missing),
     ("enoent", Reason::Missing),
 ];
@@ -191,6 +195,8 @@ impl<'a> Reader<'a> {
         let changed = || Some(Refusal::Change(path.clone()));
         match (reason, self.judge.missing) {
             (Reason::ReadOnly | Reason::NotPermitted, _) => changed(),
+            // What something is bound to cannot be replaced; what is busy otherwise is no matter of the sandbox.
+            (Reason::Busy, _) => self.judge.is_read_only(&path).then(|| Refusal::Change(path)),
             (Reason::Denied, _) if !is_there || self.judge.may_read(&path) || is_change() => changed(),
             (Reason::Denied, _) => Some(Refusal::Read(path)),
             (Reason::Missing, Missing::IsMissing) => None,
@@ -231,6 +237,8 @@ fn named(line: &str) -> Vec<&str> {
         let last = part.rsplit(char::is_whitespace).next().unwrap_or_default().trim_matches(['\'', '"', '`']);
         names.extend([part, last].into_iter().filter(|name| name.contains('/')));
     }
+    let bare = line.split_whitespace().map(|part| part.trim_matches(['\'', '"', '`', '(', ')', ',', ';', ':']));
+    names.extend(bare.filter(|name| name.starts_with('/')));
     names.retain(|name| !name.is_empty() && !name.contains("://"));
     names.sort_unstable();
     names.dedup();
@@ -254,6 +262,7 @@ mod tests {
             ("error: could not lock config file /srv/a: Permission denied", "/srv/a"),
             ("fatal: cannot mkdir /srv/a: Permission denied", "/srv/a"),
             ("open /srv/a: permission denied", "/srv/a"),
+            ("E: Could not open lock file /srv/a - open (13: Permission denied)", "/srv/a"),
             ("awk: can't open '/srv/a': Permission denied", "/srv/a"),
             ("  failed to write `/srv/a`", "/srv/a"),
             ("cp: cannot create regular file 'sub/a': Permission denied", "sub/a"),
