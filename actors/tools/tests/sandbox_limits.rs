@@ -243,7 +243,6 @@ async fn an_ordinary_user_starts_a_daemon() {
 }
 
 #[test]
-#[ignore = "needs a sandbox that lets no process change its limit on file locks"]
 fn f14_a_daemon_of_an_ordinary_user_cannot_shed_its_last_mark() {
     passes_as_an_ordinary_user("an_ordinary_user_starts_a_daemon_without_marks");
 }
