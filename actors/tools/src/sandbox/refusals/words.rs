@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         match (reason, self.judge.missing) {
             (Reason::ReadOnly | Reason::NotPermitted, _) => changed(),
             // What something is bound to cannot be replaced; what is busy otherwise is no matter of the sandbox.
-            (Reason::Busy, _) => self.judge.is_read_only(&path).then(|| Refusal::Change(path)),
+            (Reason::Busy, _) => self.judge.is_read_only(&path).then_some(Refusal::Change(path)),
             (Reason::Denied, _) if !is_there || self.judge.may_read(&path) || is_change() => changed(),
             (Reason::Denied, _) => Some(Refusal::Read(path)),
             (Reason::Missing, Missing::IsMissing) => None,
