@@ -56,7 +56,7 @@ pub use probe::{Abilities, Ability, abilities};
 pub(crate) use starter::Starter;
 pub(crate) use temp::{TempFolder, clear as clear_temp};
 pub use watch::Exceeded;
-pub(crate) use watch::{Watched, Watcher};
+pub(crate) use watch::{LATE, Watched, Watcher};
 
 use crate::files::guarded;
 use crate::runtime::ToolRuntime;

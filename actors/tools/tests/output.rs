@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Bench, text};
-use playhouse_protocol::{ToolError, ToolReport};
+use playhouse_protocol::ToolReport;
 use playhouse_tools::{OutputRoom, default_tools};
 use serde_json::json;
 
@@ -39,7 +39,10 @@ async fn f16_endless_output_is_bounded_in_memory() {
             ToolReport::Finished { result, .. } => break result,
         }
     };
-    assert_eq!(ended, Err(ToolError::TimedOut(2_000)));
+    // What it printed by then is told, and kept as far as that goes.
+    assert_eq!(ended.as_ref().unwrap().details["limit"], "time");
+    assert!(text(&ended).ends_with("\nstopped: it ran for more than 2s") && text(&ended).len() < MOST);
+    assert!(std::fs::metadata(folder.path().join("room/endless.txt")).unwrap().len() <= 64 << 20);
     assert!((1..MOST).contains(&shown), "{shown} bytes were shown at once");
 
     let answer = bench.run("bash", json!({"command": "yes | head -c 1000000000; yes no | head -c 60000000 >&2"})).await;
@@ -50,7 +53,6 @@ async fn f16_endless_output_is_bounded_in_memory() {
     assert_eq!(whole.matches(note).count(), 2);
     assert_eq!(answer.unwrap().details, json!({"exit_code": 0, "truncated": true, "output": "output:/only"}));
     assert_eq!(std::fs::metadata(folder.path().join("room/only.txt")).unwrap().len(), 64 << 20);
-    assert!(!folder.path().join("room/endless.txt").exists());
     let part = bench.run("read_file", json!({"path": "output:/only", "offset": 33_554_432, "limit": 9})).await;
     assert_eq!(text(&part), "y\n", "its last line");
 

@@ -336,6 +336,10 @@ async fn what_is_refused_is_said_though_the_command_is_silent() {
         let (said, _) = bash(&mut bench, "exit 3").await;
         assert!(!said.contains("(sandbox: "), "{said}");
     }
+    // Also to one that tries again until its time is over.
+    let stubborn = "echo begun; python3 -c 'import socket, time\nwhile True:\n  try: socket.socket()\n  except OSError: time.sleep(0.01)'";
+    let late = text(&bench.run("bash", json!({"command": stubborn, "timeout_ms": 3_000})).await);
+    assert!(late.starts_with("begun\nstopped: it ran for more than 3s\n(sandbox: no network here"), "{late}");
     let local = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>/dev/null";
     assert!(!bash(&mut bench, local).await.0.contains("network"));
 }

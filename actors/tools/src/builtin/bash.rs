@@ -14,7 +14,7 @@ use playhouse_shell::{self as shell, Reading};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::output;
 use crate::output::spool::{Fits, Spool, Whole};
@@ -22,8 +22,8 @@ use crate::process::mark::Mark;
 use crate::process::{Process, quiet};
 use crate::programs::search_path;
 use crate::run::blocking;
-use crate::sandbox::Exceeded;
 use crate::sandbox::refusals::{Ended, Report, denial, report};
+use crate::sandbox::{Exceeded, LATE};
 use crate::secrets::secrets_here;
 use crate::summary::CallSummary;
 use crate::text::{Capture, cut};
@@ -40,6 +40,9 @@ const SHOW_BYTES: usize = 8 * 1024;
 /// What is looked at of each stream's end for what the sandbox refused.
 const LOOKED_AT: usize = 64 * 1024;
 const MAX_TIMEOUT_MS: u64 = 3_600_000;
+/// What it takes at most to end a command and tell of it: the time limit is kept here, so that what the command printed by
+/// then is not lost.
+const ROOM: Duration = Duration::from_secs(5);
 
 /// Commands that are refused; see [`Bash::deny`].
 const DENY: [&str; 17] = [
@@ -124,12 +127,11 @@ impl Tool for Bash {
     }
 
     fn timeout(&self) -> Duration {
-        self.timeout
+        self.timeout.saturating_add(ROOM)
     }
 
     fn timeout_for(&self, args: &Value) -> Duration {
-        let given = args.get("timeout_ms").and_then(Value::as_u64);
-        given.map_or(self.timeout, |ms| Duration::from_millis(ms.min(MAX_TIMEOUT_MS)))
+        self.time_for(args).saturating_add(ROOM)
     }
 
     fn needs_permission(&self, _args: &Value) -> Option<String> {
@@ -155,7 +157,9 @@ impl Tool for Bash {
         let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
         let about = cut(&command.split_whitespace().collect::<Vec<_>>().join(" "), 80);
         let number = |key: &str| result.and_then(|result| result.details.get(key)?.as_i64());
+        let is_late = result.is_some_and(|result| result.details.get("limit").is_some_and(|limit| limit == LATE));
         let ending = match (number("exit_code"), number("signal")) {
+            _ if is_late => "timed out".to_owned(),
             (Some(code), _) => format!("exit {code}"),
             (None, Some(signal)) => format!("signal {signal}"),
             (None, None) => String::new(),
@@ -184,7 +188,7 @@ impl Tool for Bash {
             ToolError::Failed(format!("bash could not be started in `{at}`: {error}"))
         })?;
         let tier = process.tier().clone();
-        let ran = run(process, &ctx).await?;
+        let ran = run(process, &ctx, self.time_for(&args)).await?;
         let report = match confined {
             Some(confined) if !ran.status.success() => {
                 let ended = Ended { command: command.to_owned(), status: ran.status, printed: ran.printed() };
@@ -195,6 +199,14 @@ impl Tool for Bash {
             Some(_) | None => Report::default(),
         };
         Ok(ran.result(&report))
+    }
+}
+
+impl Bash {
+    /// How long a command may run.
+    fn time_for(&self, args: &Value) -> Duration {
+        let given = args.get("timeout_ms").and_then(Value::as_u64);
+        given.map_or(self.timeout, |ms| Duration::from_millis(ms.min(MAX_TIMEOUT_MS)))
     }
 }
 
@@ -289,7 +301,9 @@ struct Ran {
     unconfined: Option<String>,
 }
 
-async fn run(mut process: Process, ctx: &ToolContext) -> Result<Ran, ToolError> {
+async fn run(mut process: Process, ctx: &ToolContext, time: Duration) -> Result<Ran, ToolError> {
+    let over = sleep(time);
+    tokio::pin!(over);
     let mut out = Stream::new(process.take_stdout());
     let mut err = Stream::new(process.take_stderr());
     let mut spool = Spool::new(ctx.tool_call_id.clone(), output::here());
@@ -308,6 +322,10 @@ async fn run(mut process: Process, ctx: &ToolContext) -> Result<Ran, ToolError> 
         }
         tokio::select! {
             () = &mut cancelled => break false,
+            () = &mut over => {
+                limit = Some(Exceeded::Time(time));
+                break true;
+            }
             over = &mut exceeded => {
                 limit = Some(over);
                 break true;
@@ -454,7 +472,8 @@ mod tests {
     #[test]
     fn a_timeout_in_the_arguments_counts() {
         let bash = Bash::default();
-        assert_eq!(bash.timeout_for(&json!({"command": "x"})), Duration::from_secs(120));
-        assert_eq!(bash.timeout_for(&json!({"command": "x", "timeout_ms": 7})), Duration::from_millis(7));
+        assert_eq!(bash.time_for(&json!({"command": "x"})), Duration::from_secs(120));
+        assert_eq!(bash.time_for(&json!({"command": "x", "timeout_ms": 7})), Duration::from_millis(7));
+        assert_eq!(bash.timeout_for(&json!({"command": "x"})), Duration::from_secs(125));
     }
 }

@@ -49,9 +49,14 @@ pub enum Exceeded {
     Tasks(u64),
     /// Memory of all its processes; this many bytes may be.
     Memory(u64),
+    /// Time; this long it may run.
+    Time(Duration),
     /// Nobody knows: there was no thread to look.
     Unwatched,
 }
+
+/// The name of time as a limit.
+pub(crate) const LATE: &str = "time";
 
 impl Exceeded {
     /// Its name for programs.
@@ -60,6 +65,7 @@ impl Exceeded {
             Self::Processes(_) | Self::Tasks(_) => "processes",
             Self::Threads(_) => "threads",
             Self::Memory(_) => "memory",
+            Self::Time(_) => LATE,
             Self::Unwatched => "unwatched",
         }
     }
@@ -72,6 +78,7 @@ impl fmt::Display for Exceeded {
             Self::Threads(most) => write!(f, "stopped: more than {most} threads at once"),
             Self::Tasks(most) => write!(f, "more than {most} processes and threads at once were refused"),
             Self::Memory(most) => write!(f, "stopped: more than {} MiB of memory", most >> 20),
+            Self::Time(most) => write!(f, "stopped: it ran for more than {:?}", most),
             Self::Unwatched => write!(f, "stopped: its processes could not be watched; try again when there are fewer"),
         }
     }
