@@ -20,7 +20,7 @@ pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-sessio
 const ENGINE: &str = "--features=playhouse-fuzz/engine";
 
 /// Programs that tests start, with the Debian packages that have them.
-const TOOLS: [(&str, &str); 15] = [
+const TOOLS: [(&str, &str); 17] = [
     ("bash", "bash"),
     // Rust links with it, and a test builds a library.
     ("cc", "gcc"),
@@ -37,6 +37,8 @@ const TOOLS: [(&str, &str); 15] = [
     ("perl", "perl"),
     ("git", "git"),
     ("strace", "strace"),
+    ("make", "make"),
+    ("tar", "tar"),
 ];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out: the program and its rustup component.

@@ -118,6 +118,8 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
         add(&[text("--remount-ro"), cwd.as_os_str()]);
     }
     add(&[text("--remount-ro"), text("/")]);
+    // Its own, but with settings of the whole machine in it, which are root's to write without any right.
+    add(&[text("--remount-ro"), text("/proc")]);
     all
 }
 

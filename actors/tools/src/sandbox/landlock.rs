@@ -41,6 +41,20 @@ pub(super) fn confine(
     seccomp::apply(network)
 }
 
+/// Confines this thread once more, so that what it starts has fewer rights than the thread that started it: whoever has
+/// the same may signal that one, and so end the house, and read its memory. Of files nothing more is taken away: every
+/// layer keeps them from being moved to another folder unless it grants just that, and this one does everywhere.
+pub(super) fn step_down() -> Result<(), SandboxError> {
+    let rules = Ruleset::default().handle_access(AccessFs::Refer);
+    let rules =
+        rules.and_then(|rules| rules.set_compatibility(CompatLevel::BestEffort).scope(Scope::from_all(MOST))?.create());
+    let rules = rules.map_err(|error| SandboxError::Failed(error.to_string()))?;
+    let root = openat2(rustix::fs::CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty());
+    let root = root.map_err(|error| SandboxError::Failed(format!("/: {error}")))?;
+    let confined = rules.add_rule(PathBeneath::new(root, AccessFs::Refer)).and_then(RulesetCreated::restrict_self);
+    confined.map(drop).map_err(|error| SandboxError::Failed(error.to_string()))
+}
+
 fn ruleset(network: Network) -> Result<RulesetCreated, RulesetError> {
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

@@ -114,7 +114,7 @@ impl Starter {
             let cage = cage.map(|cage| Arc::new(cage.with(hold)));
             let is_ready = confined.is_ok();
             if tell.send(confined.map(|asked| (cage, asked))).is_ok() && is_ready {
-                serve(&queue);
+                serve(&queue, if is_landlock { spawn_below } else { spawn });
             }
         })?;
         let panicked = |_| io::Error::other("the thread that starts processes panicked");
@@ -169,11 +169,25 @@ fn identity(path: &PathBuf) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-fn serve(queue: &Receiver<Job>) {
-    while let Ok(Job { mut command, runtime, reply }) = queue.recv() {
-        let _inside = runtime.enter();
-        let _ = reply.send(command.spawn());
+fn serve(queue: &Receiver<Job>, spawn: fn(Command, Handle) -> io::Result<Child>) {
+    while let Ok(Job { command, runtime, reply }) = queue.recv() {
+        let _ = reply.send(spawn(command, runtime));
     }
+}
+
+fn spawn(mut command: Command, runtime: Handle) -> io::Result<Child> {
+    let _inside = runtime.enter();
+    command.spawn()
+}
+
+/// Starts a command from a thread of its own, which has the command's rights and is gone when this returns: the one that
+/// stays has more, and is out of the command's reach.
+fn spawn_below(command: Command, runtime: Handle) -> io::Result<Child> {
+    let thread = std::thread::Builder::new().name("playhouse-start".to_owned()).spawn(move || {
+        super::landlock::step_down().map_err(io::Error::other)?;
+        spawn(command, runtime)
+    });
+    thread?.join().map_err(|_| io::Error::other("the thread that starts a process panicked"))?
 }
 
 /// A thread is counted for as long as it lives.
