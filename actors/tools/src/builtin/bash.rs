@@ -71,6 +71,11 @@ const DIRECT: &str = concat!(
     r#"{ printf 'bash: line 1: %s: command not found\n' "$1" >&2; exit 127; };; esac; exec -- "$@""#
 );
 
+const INHERIT_NOTHING: &str = concat!(
+    r#"for REPLY in /proc/$$/fd/*; do REPLY=${REPLY##*/}; "#,
+    r#"case $REPLY in 0|1|2|*[!0-9]*) ;; *) eval "exec $REPLY>&-";; esac; done; unset REPLY"#
+);
+
 /// Runs a command line in the working directory; its output is cut and kept.
 #[derive(Clone, Debug)]
 pub struct Bash {
@@ -239,9 +244,11 @@ fn set_out(shell: &mut Command, command: &str, mark: &Mark) {
     shell.env("PATH", search_path());
 }
 
-/// A script that first sets the limit that marks what it starts and those that bind it.
+/// A script that first sets the limit that marks what it starts and those that bind it, and lets go of what it inherited
+/// besides its input and output: whoever started this program may have left files open.
 fn limited(mark: &Mark, script: &str) -> String {
-    format!("{{ ulimit -S -x {}; ulimit {}; }} 2>/dev/null; :; {script}", mark.tag(), mark.limits())
+    let (tag, limits) = (mark.tag(), mark.limits());
+    format!("{{ ulimit -S -x {tag}; ulimit {limits}; }} 2>/dev/null; {INHERIT_NOTHING}; {script}")
 }
 
 /// One stream of the process, read until its end.

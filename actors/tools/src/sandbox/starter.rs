@@ -143,7 +143,9 @@ impl Starter {
         let (reply, replied) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts processes is gone");
         self.jobs.send(Job { command, runtime, reply }).map_err(|_| gone())?;
-        replied.recv().map_err(|_| gone())?
+        let child = replied.recv().map_err(|_| gone())?;
+        self.current.started();
+        child
     }
 
     /// Whether it may be kept after its process.

@@ -10,7 +10,8 @@
 //! (see `process/mark.rs`), which stays; and sockets where there is no network, so that it is known why a command failed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use playhouse_protocol::lock;
 use playhouse_seccomp::{Answer, Call, Listener};
@@ -59,6 +60,9 @@ pub(super) const ASKED: &[libc::c_long] = &[
     libc::SYS_sched_setattr,
 ];
 
+/// How long the start of a process takes at most, on a machine that has far too much to do.
+const LONGEST_START: Duration = Duration::from_secs(30);
+
 // Newer calls have the same numbers everywhere. What is so new that no program relies on it is said not to exist.
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
@@ -66,26 +70,48 @@ const FILE_SETATTR: libc::c_long = 469;
 
 /// The call of a tool that a starter's processes belong to now.
 #[derive(Debug, Default)]
-pub(super) struct Current(Mutex<Owner>);
+pub(super) struct Current {
+    owner: Mutex<Owner>,
+    has_started: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct Owner {
     tag: u64,
     refusals: Refusals,
+    start: Start,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Start {
+    /// The thread that starts its process may still be there, and has the same rights.
+    #[default]
+    UnderWay,
+    Done,
 }
 
 impl Current {
     /// What is started from now on bears this mark.
     pub(super) fn begin(&self, mark: &Mark) {
-        *lock(&self.0) = Owner { tag: mark.tag(), refusals: mark.refusals.clone() };
+        *lock(&self.owner) = Owner { tag: mark.tag(), refusals: mark.refusals.clone(), start: Start::UnderWay };
     }
 
-    fn tag(&self) -> u64 {
-        lock(&self.0).tag
+    /// The thread that started it is gone.
+    pub(super) fn started(&self) {
+        lock(&self.owner).start = Start::Done;
+        self.has_started.notify_all();
+    }
+
+    /// The mark, as soon as the process has been started. `None` if that takes far too long.
+    fn tag_when_started(&self) -> Option<u64> {
+        let waited =
+            self.has_started.wait_timeout_while(lock(&self.owner), LONGEST_START, |owner| owner.start != Start::Done);
+        let (owner, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!waited.timed_out()).then_some(owner.tag)
     }
 
     fn refuse(&self, refusal: Refusal) -> Errno {
-        lock(&self.0).refusals.note(refusal);
+        lock(&self.owner).refusals.note(refusal);
         Errno::PERM
     }
 }
@@ -178,7 +204,8 @@ fn mark(call: &Call, limits: u64, listener: &Listener, current: &Current) -> Res
     if !listener.is_waiting(call) {
         return Err(Errno::SRCH);
     }
-    let tag = current.tag();
+    // A command sets its mark before anything else: until this is answered, it cannot look for who started it.
+    let tag = current.tag_when_started().ok_or(Errno::AGAIN)?;
     let maximum = getrlimit(Resource::Locks).maximum;
     if wanted != (tag, maximum.unwrap_or(libc::RLIM_INFINITY)) {
         return Err(Errno::PERM);

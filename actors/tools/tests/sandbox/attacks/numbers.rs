@@ -36,9 +36,8 @@ pub const ATTACKS: &[Attack] = &[
         "numbers: a folder in memory",
         Bash("for i in $(seq 400); do head -c 1048576 /dev/zero > /dev/shm/$NAME-$i || exit 1; done; sleep 8"),
         Refused(&["Permission denied"]),
-        FULL,
-    )
-    .for_a_user(Refused(&["Permission denied"]), Harmless),
+        Refused(&["No space left on device"]),
+    ),
     attack("numbers: System V memory", Python("call(29, 194, KEY, 1 << 20, 0o1600)"), FILTERED, Harmless),
     attack("numbers: a System V semaphore", Python("call(64, 190, KEY, 1, 0o1600)"), FILTERED, Harmless),
     attack("numbers: a System V queue", Python("call(68, 186, KEY, 0o1600)"), FILTERED, Harmless),
@@ -96,7 +95,8 @@ pub const ATTACKS: &[Attack] = &[
         "numbers: the mark in its limits",
         Bash("ulimit -x unlimited || ulimit -x 5"),
         Refused(&[PERM, "cannot modify limit"]),
-        Refused(&[PERM, "cannot modify limit"]),
+        // There its namespace ends with it.
+        Harmless,
     ),
     attack("numbers: much output", Bash("yes | head -c 100000000"), Harmless, Harmless),
     attack(
