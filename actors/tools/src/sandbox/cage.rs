@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
@@ -37,6 +38,7 @@ pub(crate) struct Cage {
     memory: Option<MemoryGroup>,
     most: u64,
     hold: Hold,
+    is_shut: AtomicBool,
     /// Who removes it when its last process is gone.
     watcher: Watcher,
 }
@@ -62,7 +64,14 @@ impl Cage {
         let name = groups::new_name(house);
         let most = u64::from(limits.processes).saturating_mul(THREADS).saturating_add(SLACK);
         let folder = base.make(&name)?;
-        let mut cage = Self { folder, memory: None, most, hold: Hold::Unsure, watcher: watcher.clone() };
+        let mut cage = Self {
+            folder,
+            memory: None,
+            most,
+            hold: Hold::Unsure,
+            is_shut: AtomicBool::new(false),
+            watcher: watcher.clone(),
+        };
         // Without the controller there is no such file, and the kernel lets none be made.
         fs::write(cage.folder.join("pids.max"), most.to_string()).ok()?;
         cage.memory = MemoryGroup::beside(&cage.folder, &name);
@@ -124,8 +133,15 @@ impl Cage {
 
     /// Lets nothing more begin in it.
     pub(crate) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
         // Where that is refused, what is in it still cannot be more than it may.
         let _ = fs::write(self.folder.join("pids.max"), "0");
+    }
+
+    /// Whether nothing more can begin in it.
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Acquire)
     }
 
     /// What the kernel refused it, if anything. A crowd that dies of that is gone before the watch looks.

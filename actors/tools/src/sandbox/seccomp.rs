@@ -9,8 +9,8 @@
 //! - putting words into a terminal, and changing other processes' limits;
 //! - sockets of any kind but those of the internet and local ones. Pairs of connected sockets are always there;
 //! - on x86-64, the calls of its 32-bit-pointer twin, which have other numbers;
-//! - in the tier `landlock`, which has no namespaces: what System V and POSIX queues share with everyone, and the flags
-//!   of files.
+//! - in the tier `landlock`, which has no namespaces: what System V and POSIX queues share with everyone, and whatever
+//!   `ioctl` and `fcntl` could change of a file that is not open for writing.
 //!
 //! In that tier a second filter hands over what a filter cannot judge: see [`asked`] and `supervisor.rs`.
 
@@ -107,8 +107,31 @@ const SOCKETS: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6,
 /// Requests to a terminal that put words into it.
 const WORDS: [u64; 2] = [0x5412, 0x541c];
 
-/// Requests that change the flags of a file, for which it need not be open for writing.
-const FLAGS: [u64; 3] = [0x4008_6602, 0x4004_6602, 0x401c_5820];
+/// Kinds of `ioctl` requests that go to terminals, pipes and sockets, by their second byte.
+const KINDS: [u32; 3] = [0x5400, 0x8900, 0x8a00];
+
+/// Requests to files that change nothing, or need one that is open for writing. All others might change a file or folder that
+/// is only open for reading: its flags, its version, whether it is encrypted, what volumes are in it.
+const REQUESTS: [u32; 12] = [
+    0x0000_0002, // FIGETBSZ
+    0x8008_6601, // FS_IOC_GETFLAGS, and as 32-bit programs ask
+    0x8004_6601,
+    0xc020_660b, // FS_IOC_FIEMAP
+    0x8008_7601, // FS_IOC_GETVERSION
+    0x8004_7601,
+    0x801c_581f, // FS_IOC_FSGETXATTR
+    0x8100_9431, // FS_IOC_GETFSLABEL
+    0x8011_1500, // FS_IOC_GETFSUUID
+    0x4004_9409, // FICLONE
+    0x4020_940d, // FICLONERANGE
+    0xc040_ff0b, // PIDFD_GET_INFO
+];
+
+/// What `fcntl` does to a file that others feel: leases, which hold up whoever opens it, and hints that stay with it.
+const FCNTL: [u64; 3] = [1_024, 1_036, 1_038];
+
+/// An access that is neither to read nor to write: Landlock asks for no right then.
+const NEITHER: u64 = 3;
 
 /// What is shared with everyone who is in no namespace of their own, and outlives whoever made it.
 const SHARED: [libc::c_long; 13] = [
@@ -143,7 +166,8 @@ impl Within {
 /// The filter, as the kernel takes it.
 pub(super) fn filter(within: Within) -> Result<&'static BpfProgram, SandboxError> {
     static ALL: LazyLock<BTreeMap<Within, Result<BpfProgram, String>>> = LazyLock::new(|| {
-        let compiled = |within| compile(rules(within)).map(|program| beginning().into_iter().chain(program).collect());
+        let compiled =
+            |within| compile(rules(within)).map(|program| beginning(within).into_iter().chain(program).collect());
         Within::ALL.into_iter().map(|within| (within, compiled(within))).collect()
     });
     match ALL.get(&within) {
@@ -203,21 +227,48 @@ fn returned(answer: u32) -> sock_filter {
     sock_filter { code: RETURN, jt: 0, jf: 0, k: answer }
 }
 
-/// What the compiler cannot say: another answer for one call, and a range of numbers.
-fn beginning() -> Vec<sock_filter> {
-    const LOAD: u16 = 0x20;
-    const IF_EQUAL: u16 = 0x15;
-    const IF_AT_LEAST: u16 = 0x35;
+/// What the compiler cannot say: another answer for one call, a range of numbers, and all but some requests.
+fn beginning(within: Within) -> Vec<sock_filter> {
     let step = |code, skip, k| sock_filter { code, jt: 0, jf: skip, k };
     let mut steps = vec![
-        // The call's number.
-        step(LOAD, 0, 0),
+        step(LOAD, 0, NUMBER),
         step(IF_EQUAL, 1, libc::SYS_clone3 as u32),
         returned(libc::SECCOMP_RET_ERRNO | ENOSYS),
     ];
     if cfg!(target_arch = "x86_64") {
         steps.extend([step(IF_AT_LEAST, 1, 0x4000_0000), returned(REFUSE)]);
     }
+    if let Within::Landlock(_) = within {
+        let mut requests = requests();
+        // The answers are fewer than a jump can skip.
+        steps.push(step(IF_EQUAL, requests.len() as u8, libc::SYS_ioctl as u32));
+        steps.append(&mut requests);
+    }
+    steps
+}
+
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const IF_EQUAL: u16 = 0x15;
+const IF_AT_LEAST: u16 = 0x35;
+/// Where the number of the call is, and the lower half of its second argument.
+const NUMBER: u32 = 0;
+const SECOND: u32 = if cfg!(target_endian = "little") { 24 } else { 28 };
+
+/// Refuses all requests of `ioctl` but those of some kinds and some others.
+fn requests() -> Vec<sock_filter> {
+    let allowed = REQUESTS.len() + KINDS.len();
+    let mut steps = vec![sock_filter { code: LOAD, jt: 0, jf: 0, k: SECOND }];
+    let mut left = allowed + 1;
+    let mut go_on_if = |steps: &mut Vec<sock_filter>, k: u32, between: usize| {
+        left -= 1;
+        // Over those that are still to come, what stands between them, and the refusal.
+        steps.push(sock_filter { code: IF_EQUAL, jt: (left + between) as u8, jf: 0, k });
+    };
+    REQUESTS.iter().for_each(|request| go_on_if(&mut steps, *request, 1));
+    steps.push(sock_filter { code: AND, jt: 0, jf: 0, k: 0xff00 });
+    KINDS.iter().for_each(|kind| go_on_if(&mut steps, *kind, 0));
+    steps.push(returned(REFUSE));
     steps
 }
 
@@ -228,7 +279,6 @@ fn rules(within: Within) -> Rules {
     let of_clone = namespaces.iter().filter(|flag| **flag > 0xff);
     rules.insert(libc::SYS_clone, of_clone.map(|flag| has(*flag)).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_unshare, namespaces.iter().map(|flag| has(*flag)).collect::<Result<_, _>>()?);
-    let mut requests = WORDS.to_vec();
     // Only its own limits, and only what it is or how it is asked.
     rules.insert(libc::SYS_prlimit64, vec![when(&[(0, Dword, Ne, 0)])?]);
     rules.insert(libc::SYS_personality, vec![when(&[(0, Dword, Ne, 0), (0, Dword, Ne, 0xffff_ffff)])?]);
@@ -237,15 +287,20 @@ fn rules(within: Within) -> Rules {
         Within::Bwrap => {}
         Within::Landlock(_) => {
             rules.extend(SHARED.iter().map(|call| (*call, Vec::new())));
-            requests.extend(FLAGS);
+            rules.insert(
+                libc::SYS_fcntl,
+                FCNTL.iter().map(|what| when(&[(1, Dword, Eq, *what)])).collect::<Result<_, _>>()?,
+            );
+            rules.insert(libc::SYS_openat, vec![when(&[(2, Dword, MaskedEq(NEITHER), NEITHER)])?]);
+            #[cfg(target_arch = "x86_64")]
+            rules.insert(libc::SYS_open, vec![when(&[(1, Dword, MaskedEq(NEITHER), NEITHER)])?]);
         }
     }
     // Without the network each of them is asked about.
     if within != Within::Landlock(Network::Denied) {
         rules.insert(libc::SYS_socket, vec![when(&others)?]);
     }
-    let requests = requests.iter().map(|request| when(&[(1, Dword, Eq, *request)]));
-    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_ioctl, WORDS.iter().map(|word| when(&[(1, Dword, Eq, *word)])).collect::<Result<_, _>>()?);
     Ok(rules)
 }
 

@@ -162,8 +162,9 @@ impl Starter {
         }
     }
 
+    /// Whether it can start another one: its last one may have been ended together with all that there would be.
     fn is_fresh(&self) -> bool {
-        self.since.elapsed() < FRESH
+        self.since.elapsed() < FRESH && !self.cage.as_ref().is_some_and(|cage| cage.is_shut())
     }
 }
 

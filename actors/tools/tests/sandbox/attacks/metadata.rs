@@ -7,6 +7,9 @@ use super::{ACCESS, Attack, Must, NO_CALL, NO_FILE, OTHER_DEVICE, PERM, READ_ONL
 const DENIED: Must = Refused(&[PERM, ACCESS]);
 const GONE: Must = Refused(&[NO_FILE]);
 const FIXED: Must = Refused(&[READ_ONLY]);
+/// What a file system says to requests that it does not know.
+const NO_REQUEST: &str = "Inappropriate ioctl for device";
+const NOT_SUPPORTED: &str = "Operation not supported";
 /// Calls that an older kernel does not have.
 const DENIED_IF_THERE: Must = Refused(&[PERM, ACCESS, NO_CALL]);
 const GONE_IF_THERE: Must = Refused(&[NO_FILE, PERM, NO_CALL]);
@@ -221,5 +224,57 @@ pub const ATTACKS: &[Attack] = &[
         Python("call(469, 469, -100, (OUT + '/kept').encode(), struct.pack('QIIII', 0x80, 0, 0, 0, 0), 24, 0)"),
         DENIED_IF_THERE,
         GONE_IF_THERE,
+    ),
+    attack(
+        "requests: the version of a file",
+        Python("f = os.open(TOOL, 0); fcntl.ioctl(f, 0x40087602, struct.pack('l', 7))"),
+        DENIED,
+        Refused(&[READ_ONLY, PERM, NO_REQUEST]),
+    ),
+    attack(
+        "requests: the version of a file, by its older number",
+        Python("f = os.open(TOOL, 0); fcntl.ioctl(f, 0x40086604, struct.pack('l', 7))"),
+        DENIED,
+        Refused(&[READ_ONLY, PERM, NO_REQUEST]),
+    ),
+    attack(
+        "requests: a folder is encrypted",
+        Python("f = os.open(OUT, 0); fcntl.ioctl(f, 0x800c6613, struct.pack('BBBB8s', 0, 1, 4, 0, b'12345678'))"),
+        DENIED,
+        GONE,
+    ),
+    attack(
+        "requests: a file is sealed for good",
+        Python("f = os.open(TOOL, 0); fcntl.ioctl(f, 0x40806685, struct.pack('II', 1, 1) + b'\\0' * 120)"),
+        DENIED,
+        Refused(&[READ_ONLY, PERM, NO_REQUEST, NOT_SUPPORTED]),
+    ),
+    attack(
+        "requests: a volume within a folder",
+        Python("f = os.open(OUT, 0); fcntl.ioctl(f, 0x5000940e, bytearray(b'\\0' * 8 + b'new'.ljust(4088, b'\\0')))"),
+        DENIED,
+        GONE,
+    ),
+    attack(
+        "requests: whoever opens a file waits",
+        Python("f = os.open(TOOL, 0); fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)"),
+        DENIED,
+        Harmless,
+    ),
+    attack(
+        "requests: a file that is open for nothing",
+        Python("fcntl.fcntl(os.open(OUT + '/kept', 3), fcntl.F_SETLEASE, fcntl.F_WRLCK)"),
+        DENIED,
+        GONE,
+    ),
+    attack(
+        "requests: a file that is open for nothing, by the newest call",
+        Python(
+            "f = libc.syscall(437, -100, (OUT + '/kept').encode(), struct.pack('QQQ', 3, 0, 0), 24)\n\
+             if f < 0: raise OSError(2, os.strerror(2))\n\
+             fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)",
+        ),
+        DENIED,
+        GONE,
     ),
 ];
