@@ -316,6 +316,25 @@ fn f64_a_data_directory_that_others_can_write_is_refused() {
     }
 }
 
+#[test]
+fn f64_a_journal_that_others_can_write_is_not_acted_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let session = id("s");
+    let store = FileStore::open(&data).unwrap();
+    let epoch = store.own(&session).unwrap();
+    store.append(&session, epoch, &prompts("a", 1), Sync::Disk).unwrap();
+    drop(store);
+    let journal = find(&data, "s.journal");
+    for (place, mode, usual) in [(journal.as_path(), 0o666, 0o600), (journal.parent().unwrap(), 0o777, 0o700)] {
+        fs::set_permissions(place, Permissions::from_mode(mode)).unwrap();
+        let refused = FileStore::open(&data).unwrap().load(&session, Take::Own).unwrap_err();
+        assert_eq!(refused, StoreError::Shared { place: place.into(), owner: None });
+        fs::set_permissions(place, Permissions::from_mode(usual)).unwrap();
+        assert_eq!(FileStore::open(&data).unwrap().load(&session, Take::Own).unwrap().entries.len(), 1);
+    }
+}
+
 /// Takes this thread's right to pass by file permissions, which root has.
 fn become_ordinary() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};

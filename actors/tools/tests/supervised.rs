@@ -340,6 +340,8 @@ async fn what_is_refused_is_said_though_the_command_is_silent() {
     let stubborn = "echo begun; python3 -c 'import socket, time\nwhile True:\n  try: socket.socket()\n  except OSError: time.sleep(0.01)'";
     let late = text(&bench.run("bash", json!({"command": stubborn, "timeout_ms": 3_000})).await);
     assert!(late.starts_with("begun\nstopped: it ran for more than 3s\n(sandbox: no network here"), "{late}");
+    // And to nobody who only speaks of it.
+    assert!(!bash(&mut bench, "echo 'Connection refused' >&2; exit 1").await.0.contains("(sandbox: "));
     let local = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>/dev/null";
     assert!(!bash(&mut bench, local).await.0.contains("network"));
 }

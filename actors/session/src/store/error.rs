@@ -186,7 +186,7 @@ pub enum StoreError {
         }
     )]
     Shared {
-        /// The folder.
+        /// The folder, or the journal itself.
         place: Location,
         /// The user it belongs to, if that is neither this one nor root.
         owner: Option<u32>,

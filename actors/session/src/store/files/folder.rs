@@ -147,8 +147,16 @@ fn check(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Fails if users other than this one and root can change what is in a folder: what a journal says is what an agent may
-/// do.
+/// As [`check_private`]; nothing at all is fine, and a link is refused by whoever opens it.
+pub(crate) fn check_private_if_there(path: &Path) -> Result<(), StoreError> {
+    match exists(path)? && !path.is_symlink() {
+        true => check_private(path),
+        false => Ok(()),
+    }
+}
+
+/// Fails if users other than this one and root can change a file, or what is in a folder: what a journal says is what an
+/// agent may do.
 pub(crate) fn check_private(path: &Path) -> Result<(), StoreError> {
     let meta = fs::symlink_metadata(path).map_err(|e| StoreError::io("look at", path, &e))?;
     let owner = Some(meta.uid()).filter(|owner| ![0, rustix::process::geteuid().as_raw()].contains(owner));

@@ -37,6 +37,9 @@ impl FileStore {
         let paths = Arc::new(self.paths(session));
         folder::check_if_there(&paths.folder)?;
         folder::check_if_there(&paths.blobs)?;
+        for place in [&paths.folder, &paths.journal] {
+            folder::check_private_if_there(place)?;
+        }
         recovery::refuse_newer(&paths.journal)?;
         let mut epoch = match self.owners.claim(session, &paths.owner, &paths.journal)? {
             Claim::Ours(epoch) => epoch,
