@@ -23,7 +23,7 @@ use self::models::Generation;
 use self::parts::{Ids, Writer};
 use crate::wire::decoder::{Decoder, Limits};
 use crate::wire::service::{Protocol, Service};
-use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, service};
+use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, service, version_of};
 use crate::wire::transcripts::Transcripts;
 use crate::wire::transport::HttpRequest;
 
@@ -86,7 +86,8 @@ impl Gemini {
         match &self.host {
             Host::Public(base) => {
                 let resource = models::resource(&model.id)?;
-                endpoint(base, &format!("/v1beta/{resource}:{method}")).map_err(unusable)
+                let version = version_of(base).unwrap_or("v1beta");
+                endpoint(base, &format!("/{version}/{resource}:{method}")).map_err(unusable)
             }
             Host::Vertex(place) => place.url(model, method),
         }

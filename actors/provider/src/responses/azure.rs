@@ -46,8 +46,8 @@ fn base(model: &ModelConfig) -> Result<Url, SetupError> {
         });
     }
     let base = base_url(model, "")?;
-    match base.path() {
-        "" | "/" => endpoint(&base, V1),
+    match base.path().trim_end_matches('/') {
+        "" | "/openai" => endpoint(&base, V1),
         _ => Ok(base),
     }
 }
