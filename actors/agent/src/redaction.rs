@@ -77,6 +77,7 @@ pub(super) fn clean_failure(secrets: &Secrets, mut error: ProviderError) -> Prov
         | ProviderError::Network { message }
         | ProviderError::Auth { message }
         | ProviderError::Api { message }
+        | ProviderError::Picture { message }
         | ProviderError::ContextOverflow { message }
         | ProviderError::Other { message }
         | ProviderError::Incomplete { message }

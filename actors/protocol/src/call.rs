@@ -199,6 +199,12 @@ pub enum ProviderError {
         /// The service's words, shortened.
         message: String,
     },
+    /// The service does not take a picture of the conversation.
+    #[error("the provider does not take a picture: {message}")]
+    Picture {
+        /// The service's words, or the limit that the picture is over.
+        message: String,
+    },
     /// The conversation is too long for the model.
     #[error("the conversation is too long for the model: {message}")]
     ContextOverflow {
@@ -250,6 +256,7 @@ impl ProviderError {
             Self::RateLimited { .. }
             | Self::Auth { .. }
             | Self::Api { .. }
+            | Self::Picture { .. }
             | Self::ContextOverflow { .. }
             | Self::Empty { .. }
             | Self::Cancelled
@@ -320,6 +327,9 @@ impl ProviderError {
                 Self::Api { message: format!("{}; {advice}", message()) }
             }
             401 | 403 => Self::Auth { message: message() },
+            400 | 413 | 415 | 422 if speaks_of(body, &["image"]) && !speaks_of(body, &["token"]) => {
+                Self::Picture { message: message() }
+            }
             400 | 413 if body.trim().is_empty() || speaks_of(body, &OVERFLOW) => {
                 Self::ContextOverflow { message: message() }
             }
@@ -365,6 +375,7 @@ impl ProviderError {
             | Self::Lost { .. } => true,
             Self::Auth { .. }
             | Self::Api { .. }
+            | Self::Picture { .. }
             | Self::ContextOverflow { .. }
             | Self::Cancelled
             | Self::Other { .. } => false,
@@ -500,6 +511,21 @@ mod tests {
         assert!(!ProviderError::classify_in_stream("bad").is_retryable());
         assert!(ProviderError::Incomplete { message: String::new() }.is_retryable());
         assert!(!ProviderError::Cancelled.is_retryable());
+    }
+
+    #[test]
+    fn a_refused_picture_is_told_from_other_refusals() {
+        let of = |status, words: &str| ProviderError::classify(status, words, None);
+        for words in [
+            "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum",
+            "Invalid content type. image_url is only supported by certain models.",
+            "Could not process image",
+        ] {
+            assert!(matches!(of(400, words), ProviderError::Picture { .. }), "{words}");
+        }
+        assert!(matches!(of(400, "image input: too many tokens"), ProviderError::ContextOverflow { .. }));
+        assert!(matches!(of(404, "no such image model"), ProviderError::Api { .. }));
+        assert!(matches!(of(400, "bad tool"), ProviderError::Api { .. }));
     }
 
     #[test]

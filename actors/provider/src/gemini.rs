@@ -15,7 +15,7 @@ pub(crate) mod vertex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::{ModelConfig, ProviderError, StreamConfig};
+use playhouse_protocol::{ModelConfig, ProviderError, StreamConfig, ThinkingLevel};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 
@@ -92,6 +92,11 @@ impl Gemini {
             Host::Vertex(place) => place.url(model, method),
         }
     }
+}
+
+/// Whether a model can be told how much to reason, by its id.
+pub(crate) fn reasons(id: &str) -> bool {
+    models::thinking(id, ThinkingLevel::High, None).is_some()
 }
 
 /// What reads a response in free form.

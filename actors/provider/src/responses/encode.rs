@@ -6,12 +6,14 @@
 
 use std::borrow::Cow;
 
+use playhouse_protocol::compat::EffortField;
 use playhouse_protocol::{
     Content, Message, ProviderError, ResponseFormat, StreamConfig, ThinkingLevel, ToolDefinition,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::thinking::{self, Asked};
 use crate::wire::messages::Messages;
 use crate::wire::names::{wire_id, wire_name};
 use crate::wire::schema::{is_strict, parameters};
@@ -48,7 +50,8 @@ struct Head<'a> {
 #[derive(Serialize)]
 struct Reasoning {
     effort: &'static str,
-    summary: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -84,12 +87,14 @@ pub(crate) fn encode_request(
 }
 
 fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> Result<Vec<u8>, serde_json::Error> {
-    let reasoning = match config.thinking_level {
-        ThinkingLevel::Off => None,
-        level @ (ThinkingLevel::Minimal | ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High) => {
-            Some(Reasoning { effort: level.as_str(), summary: "auto" })
-        }
+    let asked = thinking::asked(&config.model_config, EffortField::ReasoningEffort, config.thinking_level)
+        .unwrap_or(Asked::Nothing);
+    let reasoning = match (asked, config.thinking_level) {
+        (Asked::Effort(effort), ThinkingLevel::Off) => Some(Reasoning { effort, summary: None }),
+        (Asked::Effort(effort), _) => Some(Reasoning { effort, summary: Some("auto") }),
+        (Asked::Nothing | Asked::Thinking(_) | Asked::EnableThinking(_) | Asked::PromptMode, _) => None,
     };
+    let reasons = config.thinking_level != ThinkingLevel::Off && reasoning.is_some();
     let max_tokens = config.max_tokens.or(config.model_config.max_tokens);
     let head = Head {
         model: &config.model_config.id,
@@ -97,8 +102,8 @@ fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> R
         stream: true,
         store: false,
         max_output_tokens: max_tokens.map(|tokens| tokens.max(FEWEST_TOKENS)),
-        temperature: config.temperature.filter(|_| reasoning.is_none()),
-        include: if reasoning.is_some() { &["reasoning.encrypted_content"] } else { &[] },
+        temperature: config.temperature.filter(|_| !reasons),
+        include: if reasons { &["reasoning.encrypted_content"] } else { &[] },
         reasoning,
         text: config.response_format.as_deref().map(|format| TextOptions { format: wire_format(format) }),
         tools: config.tools.iter().map(tool).collect(),

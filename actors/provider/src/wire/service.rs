@@ -19,8 +19,10 @@ use super::decoder::{Decoder, Finish, Limits, Progress};
 use super::http::{read_start, retry_after};
 use super::transcripts::Transcripts;
 use super::transport::{Body, HttpRequest, HttpResponse, Transport};
+use crate::pictures;
 use crate::provider::{StreamProvider, excerpt, unix_ms};
 use crate::sink::StreamSink;
+use crate::thinking;
 
 /// How much of a failed response is read.
 const ERROR_BODY: usize = 64 << 10;
@@ -338,6 +340,8 @@ impl Service {
     }
 
     async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+        thinking::check(config)?;
+        pictures::check(config)?;
         let request = self.protocol.request(config, &self.transcripts)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
         let mut body = self.request(request, first_until).await?;
@@ -410,6 +414,7 @@ fn redact_error(error: ProviderError, redact: impl Fn(String) -> String) -> Prov
         E::Network { message } => E::Network { message: redact(message) },
         E::Auth { message } => E::Auth { message: redact(message) },
         E::Api { message } => E::Api { message: redact(message) },
+        E::Picture { message } => E::Picture { message: redact(message) },
         E::ContextOverflow { message } => E::ContextOverflow { message: redact(message) },
         E::Other { message } => E::Other { message: redact(message) },
         E::Incomplete { message } => E::Incomplete { message: redact(message) },
