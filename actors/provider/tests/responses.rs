@@ -127,10 +127,7 @@ async fn azure_is_asked_at_its_own_addresses_with_its_own_header() {
         (azure(&server, "/openai/v1"), "POST /openai/v1/responses HTTP/1.1\r\n"),
         (azure(&server, ""), "POST /openai/v1/responses HTTP/1.1\r\n"),
         (dated, "POST /openai/v1/responses?api-version=2026-01-01-preview HTTP/1.1\r\n"),
-        (
-            azure(&server, "/openai/deployments/my-deployment"),
-            "POST /openai/deployments/my-deployment/responses?api-version=2025-04-01-preview HTTP/1.1\r\n",
-        ),
+        (azure(&server, "/openai"), "POST /openai/v1/responses HTTP/1.1\r\n"),
     ] {
         let message = ask(model).await.unwrap();
         assert_eq!(message.text(), "Grüße، مرحبا! 😀\n\"quoted\" \\ back");

@@ -5,7 +5,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use playhouse_protocol::{ModelConfig, Secret, StreamConfig, ThinkingLevel};
+use playhouse_protocol::{ModelConfig, ReasoningSummary, Secret, StreamConfig, ThinkingLevel, ToolDefinition};
 use playhouse_provider::{
     HttpRequest, HttpResponse, StreamSink, Transport, TransportError, Wiring, model_named, provider_for,
 };
@@ -24,23 +24,35 @@ impl Transport for Kept {
     }
 }
 
-/// Everything that a request says of reasoning, or the words of its refusal.
-async fn said(name: &str, level: ThinkingLevel) -> Result<Value, String> {
+/// The model of this name, with all that its service needs.
+fn named(name: &str) -> ModelConfig {
     let (provider, id) = name.split_once('/').unwrap();
     let set = |variable: &str| (variable == "AZURE_OPENAI_BASE_URL").then(|| "https://n.openai.azure.com".to_owned());
-    let model = ModelConfig {
+    ModelConfig {
         api_key: Some(Secret::new("k-0123456789")),
         project: Some("p".to_owned()),
         region: Some("us-east-1".to_owned()),
         ..model_named(provider, id, set).unwrap()
-    };
+    }
+}
+
+/// The body of a request, or the words of its refusal.
+async fn sent(config: StreamConfig) -> Result<Value, String> {
     let kept = Arc::new(Kept::default());
     let transport = kept.clone();
     let wiring = Wiring { wrap: Some(Arc::new(move |_| transport.clone())), ..Wiring::default() };
-    let service = provider_for(&model, &wiring).unwrap();
-    let config = StreamConfig { thinking_level: level, ..support::config(model) };
+    let service = provider_for(&config.model_config, &wiring).unwrap();
     let error = soon(service.stream(&config, &StreamSink::discard())).await.unwrap_err();
-    let Some(body) = kept.0.lock().unwrap().take() else { return Err(error.to_string()) };
+    kept.0.lock().unwrap().take().ok_or_else(|| error.to_string())
+}
+
+/// Everything that a request says of reasoning, or the words of its refusal.
+async fn said(name: &str, level: ThinkingLevel) -> Result<Value, String> {
+    said_by(named(name), level).await
+}
+
+async fn said_by(model: ModelConfig, level: ThinkingLevel) -> Result<Value, String> {
+    let body = sent(StreamConfig { thinking_level: level, ..support::config(model) }).await?;
     let fields = [
         "reasoning_effort",
         "reasoning",
@@ -189,6 +201,36 @@ async fn responses_and_azure_say_it_in_an_object() {
     holds("openai-responses/gpt-4o", [json!({}), never(), never(), never(), never()]).await;
     // What a deployment's name does not tell is taken at its word.
     holds("azure/my-deployment", [json!({}), say("minimal"), say("low"), say("medium"), say("high")]).await;
+}
+
+#[tokio::test]
+async fn the_summary_of_responses_can_be_chosen() {
+    let asked = |summary| async move {
+        let model = ModelConfig { reasoning_summary: summary, ..named("openai-responses/gpt-5") };
+        said_by(model, ThinkingLevel::Low).await.unwrap()["reasoning"].clone()
+    };
+    assert_eq!(asked(None).await, json!({"effort": "low", "summary": "auto"}));
+    assert_eq!(asked(Some(ReasoningSummary::Concise)).await, json!({"effort": "low", "summary": "concise"}));
+    assert_eq!(asked(Some(ReasoningSummary::Detailed)).await, json!({"effort": "low", "summary": "detailed"}));
+    assert_eq!(asked(Some(ReasoningSummary::Unasked)).await, json!({"effort": "low"}));
+}
+
+#[tokio::test]
+async fn claude_on_vertex_is_refused_in_words() {
+    for id in ["claude-sonnet-4-5@20250929", "publishers/anthropic/models/claude-sonnet-4-5"] {
+        let refused = said(&format!("vertex/{id}"), ThinkingLevel::Off).await.unwrap_err();
+        assert!(refused.contains("Claude on Vertex is not supported") && refused.contains("bedrock/ID"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn perplexity_gets_no_tools() {
+    let tool = ToolDefinition { name: "t".into(), description: "d".into(), parameters: json!({"type": "object"}) };
+    for (name, expected) in [("perplexity/sonar-pro", false), ("openai/gpt-5", true)] {
+        let model = named(name);
+        let config = StreamConfig { tools: Arc::new([tool.clone()]), ..support::config(model) };
+        assert_eq!(sent(config).await.unwrap().get("tools").is_some(), expected, "{name}");
+    }
 }
 
 #[tokio::test]

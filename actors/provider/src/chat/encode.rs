@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use playhouse_protocol::compat::{
     AfterToolResults, CallArguments, CallIds, EffortField, MaxTokensField, ReasoningField, ReplayReasoning, Store,
-    Structured, SystemRole, UsageInStream,
+    Structured, SystemRole, ToolSupport, UsageInStream,
 };
 use playhouse_protocol::{Content, Message, ProviderError, StreamConfig, ToolDefinition};
 use serde::Serialize;
@@ -140,7 +140,10 @@ fn head<'a>(dialect: &Dialect, config: &'a StreamConfig, answer: Option<&'a str>
         Asked::Nothing | Asked::Thinking(_) | Asked::EnableThinking(_) | Asked::PromptMode => None,
     };
     let format = config.response_format.as_deref();
-    let mut tools: Vec<Tool<'_>> = config.tools.iter().map(tool).collect();
+    let mut tools: Vec<Tool<'_>> = match compat.tools {
+        ToolSupport::Taken => config.tools.iter().map(tool).collect(),
+        ToolSupport::NotTaken => Vec::new(),
+    };
     if let Some((name, format)) = answer.zip(format) {
         let description = "Gives the final answer. Call it once, when the answer is ready.";
         let function = Function { name, description, parameters: Some(Cow::Borrowed(&format.schema)) };

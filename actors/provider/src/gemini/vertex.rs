@@ -114,6 +114,13 @@ impl CloudLocation {
 
 /// A model's place in a project and region. An id may name its publisher, an endpoint, or the whole place.
 fn resource(id: &str, project: &str, region: &str) -> Result<String, ProviderError> {
+    if id.contains("claude") {
+        let message = format!(
+            "Claude on Vertex is not supported, because it does not speak Gemini's protocol: `{id}` is to be had as \
+             anthropic/ID, or at Amazon as bedrock/ID"
+        );
+        return Err(ProviderError::Other { message });
+    }
     let at = |name: &str| segment(id, name);
     let parts: Vec<&str> = id.split('/').collect();
     let path = match parts.as_slice() {
