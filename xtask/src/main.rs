@@ -11,6 +11,7 @@ mod ci;
 mod failures;
 mod fuzz;
 mod lineage;
+mod outside;
 mod rust;
 mod sources;
 
@@ -33,7 +34,10 @@ usage: cargo xtask COMMAND
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
   bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute
   fuzz        looks for inputs that a target of fuzz/ cannot bear: `--seconds N` for each, or `--target NAME` for one;
-              `--target NAME --input FILE` plays one again";
+              `--target NAME --input FILE` plays one again
+  outside providers
+              holds the requests of every service against the types of the vendors' own libraries, which it fetches
+              from PyPI; no part of `ci`";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -53,6 +57,11 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        ["outside", "providers"] => outside::providers(&root()).unwrap_or_else(|broken| {
+            eprintln!("error: {broken}");
+            ExitCode::FAILURE
+        }),
+        ["outside", ..] => refuse("`outside` takes `providers`"),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
