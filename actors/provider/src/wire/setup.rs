@@ -134,7 +134,7 @@ pub(crate) fn base_url(model: &ModelConfig, default: &str) -> Result<Url, SetupE
 pub(crate) fn endpoint(base: &Url, path: &str) -> Result<Url, SetupError> {
     let base = base.as_str().trim_end_matches('/');
     let ends = path.match_indices(['/', '?']).map(|(at, _)| at).chain([path.len()]);
-    let said = ends.filter_map(|end| path.split_at_checked(end)).filter(|(start, _)| base.ends_with(start)).last();
+    let said = ends.rev().filter_map(|end| path.split_at_checked(end)).find(|(start, _)| base.ends_with(start));
     let rest = said.map_or(path, |(_, rest)| rest);
     Url::parse(&format!("{base}{rest}")).map_err(|error| SetupError::BadBaseUrl { reason: error.to_string() })
 }
