@@ -151,8 +151,8 @@ fn fallback() {
     assert_eq!(
         says("fallback"),
         [
-            "attempt 0: network: HTTP 500: an error of the script",
-            "attempt 1: network: HTTP 500: an error of the script",
+            "attempt 0: no answer from the provider: HTTP 500: an error of the script",
+            "attempt 1: no answer from the provider: HTTP 500: an error of the script",
             "answer: I am still here.",
             "2 messages: failed attempts leave none",
         ]

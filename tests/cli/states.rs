@@ -88,7 +88,7 @@ fn a_session_that_reached_no_service_stays_unfinished() {
     assert_eq!(desk.run(&run).code, Some(1));
     let (status, list) = stands(&desk);
     assert_eq!(status, "unfinished", "{list}");
-    assert!(list.contains("unfinished: network: "), "{list}");
+    assert!(list.contains("unfinished: no answer from the provider: "), "{list}");
     // However often there is no network, nothing is used up.
     for _ in 0..2 {
         assert_eq!(desk.run(&["resume", "--config", settings]).code, Some(1));

@@ -5,6 +5,7 @@
 mod canary;
 mod fallback;
 mod gate;
+mod pictures;
 mod replay;
 mod service;
 mod structured;

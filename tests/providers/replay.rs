@@ -38,9 +38,13 @@ async fn serve(texts: &'static [&'static str]) -> String {
 }
 
 async fn talk(house: &House, model: ModelConfig) -> Vec<String> {
+    say(house, model, ["one", "two"]).await
+}
+
+async fn say(house: &House, model: ModelConfig, prompts: [&str; 2]) -> Vec<String> {
     let agent = house.agent().model(model).spawn().await.unwrap();
     let mut said = Vec::new();
-    for prompt in ["one", "two"] {
+    for prompt in prompts {
         let report = soon("an answer", agent.prompt_report(prompt)).await.unwrap();
         said.push(match &report.outcome {
             Outcome::Stop => report.text(),
@@ -76,6 +80,19 @@ async fn a_conversation_is_recorded_and_played_again_without_service_or_key() {
     let other = ModelConfig { id: "another".into(), ..elsewhere };
     let said = talk(&house, other).await;
     assert!(said[0].contains("--record"), "{said:?}");
+}
+
+/// A replay has no key, and whatever stands in its place must not be taken out of what is said.
+#[tokio::test]
+async fn a_conversation_about_recordings_is_played_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompts = ["what was recorded?", "none of it, - or all that was recorded?"];
+    let here = ModelConfig { base_url: Some(serve(&["it is recorded", "all"]).await), ..model("m") };
+    let house = House::builder().record(folder.path()).open().await.unwrap();
+    assert_eq!(say(&house, here.clone(), prompts).await, ["it is recorded", "all"]);
+    let house = House::builder().replay(folder.path()).open().await.unwrap();
+    let keyless = ModelConfig { api_key: None, key_variable: None, ..here };
+    assert_eq!(say(&house, keyless, prompts).await, ["it is recorded", "all"]);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod ci;
 mod failures;
 mod fuzz;
 mod lineage;
+mod outside;
 mod readers;
 mod rust;
 mod sources;
@@ -36,7 +37,10 @@ usage: cargo xtask COMMAND
   fuzz        looks for inputs that a target of fuzz/ cannot bear: `--seconds N` for each, or `--target NAME` for one;
               `--target NAME --input FILE` plays one again.
               `fuzz readers` runs programs that are judged to only read, with generated options and under a tracer:
-              `--seconds N` or `--lines N`, and `--seed N` for the same ones again";
+              `--seconds N` or `--lines N`, and `--seed N` for the same ones again
+  outside providers
+              holds the requests of every service against the types of the vendors' own libraries, which it fetches
+              from PyPI; no part of `ci`";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -52,6 +56,11 @@ fn main() -> ExitCode {
             fuzzed(readers::Asked::read(args).and_then(|asked| readers::run(&root(), &asked)))
         }
         ["fuzz", args @ ..] => fuzzed(fuzz::Asked::read(args).and_then(|asked| fuzz::run(&root(), &asked))),
+        ["outside", "providers"] => outside::providers(&root()).unwrap_or_else(|broken| {
+            eprintln!("error: {broken}");
+            ExitCode::FAILURE
+        }),
+        ["outside", ..] => refuse("`outside` takes `providers`"),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS

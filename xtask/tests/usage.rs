@@ -57,6 +57,7 @@ fn an_unknown_command_prints_the_usage_and_exits_2() {
     for (args, why) in [
         (&["dance"][..], "error: there is no command `dance`\n"),
         (&[], "error: there is no command\n"),
+        (&["outside"], "error: `outside` takes `providers`\n"),
         (&["ci", "--fast"], "error: `ci` takes no argument, and was given `--fast`\n"),
         (&["lineage", "--all"], "error: `lineage` takes no argument, and was given `--all`\n"),
     ] {

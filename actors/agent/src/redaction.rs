@@ -72,15 +72,17 @@ pub(super) fn clean_report(secrets: &Secrets, mut report: ToolReport) -> ToolRep
 /// Why a call failed, without secrets.
 pub(super) fn clean_failure(secrets: &Secrets, mut error: ProviderError) -> ProviderError {
     match &mut error {
-        ProviderError::Unavailable { message, .. }
+        ProviderError::RateLimited { message, .. }
+        | ProviderError::Unavailable { message, .. }
         | ProviderError::Network { message }
         | ProviderError::Auth { message }
         | ProviderError::Api { message }
+        | ProviderError::Picture { message }
         | ProviderError::ContextOverflow { message }
         | ProviderError::Other { message }
         | ProviderError::Incomplete { message }
         | ProviderError::Lost { message } => secrets.redact_string(message),
-        ProviderError::RateLimited { .. } | ProviderError::Empty { .. } | ProviderError::Cancelled => {}
+        ProviderError::Empty { .. } | ProviderError::Cancelled => {}
     }
     error
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentMessage, EntryId, History, Point};
+use playhouse_protocol::{AgentMessage, Content, EntryId, History, LlmMessage, Message, Point};
 
 /// What happened in a conversation. A place in it is a [`Point`], never a number of messages: those are only how it is
 /// found in memory.
@@ -43,6 +43,25 @@ impl Record {
     /// Every message, oldest first.
     pub fn messages(&self) -> &History {
         &self.messages
+    }
+
+    /// Whether a model is shown a picture in it.
+    pub fn has_pictures(&self) -> bool {
+        self.messages.as_slice().iter().any(|message| shows_picture(message))
+    }
+
+    /// Puts a note in the place of each picture that no model has answered to yet; of every picture if there is no such.
+    pub fn withhold_pictures(&mut self, note: &str) {
+        let all = self.messages.as_slice();
+        let is_answer = |message: &Arc<AgentMessage>| matches!(message.llm(), Some(answer @ Message::Assistant { .. }) if answer.is_sendable());
+        let answered = all.iter().rposition(is_answer).map_or(0, |at| at + 1);
+        let is_new = all.iter().skip(answered).any(|message| shows_picture(message));
+        let from = if is_new { answered } else { 0 };
+        let replaced = all.iter().enumerate().map(|(at, message)| match at >= from && shows_picture(message) {
+            true => Arc::new(without_pictures(message, note)),
+            false => message.clone(),
+        });
+        self.messages = replaced.collect::<Vec<_>>().into();
     }
 
     /// The entries that a conversation can go back to, oldest first. A conversation that was loaded has none in it.
@@ -123,6 +142,22 @@ impl Record {
     }
 }
 
+fn shows_picture(message: &AgentMessage) -> bool {
+    message.llm().is_some_and(|message| message.content().iter().any(|block| matches!(block, Content::Image { .. })))
+}
+
+fn without_pictures(message: &AgentMessage, note: &str) -> AgentMessage {
+    let mut message = message.clone();
+    if let AgentMessage::Llm(LlmMessage { message, .. }) = &mut message {
+        let (Message::User { content, .. } | Message::Assistant { content, .. } | Message::ToolResult { content, .. }) =
+            message;
+        for block in content.iter_mut().filter(|block| matches!(block, Content::Image { .. })) {
+            *block = Content::text(note);
+        }
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +195,35 @@ mod tests {
         record.push(said("e"));
         record.mark(&"s#3".into());
         assert_eq!(texts(record.since(&point)), ["e"]);
+    }
+
+    #[test]
+    fn a_note_takes_the_place_of_pictures_nobody_has_answered_to_or_of_all() {
+        let picture = || Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+        let shown = |text: &str| {
+            Arc::new(AgentMessage::from(Message::User { content: vec![Content::text(text), picture()], timestamp: 1 }))
+        };
+        let mut record = Record::default();
+        record.push(shown("first"));
+        record.push(Arc::new(AgentMessage::from(Message::Assistant {
+            content: vec![Content::text("seen")],
+            stop_reason: playhouse_protocol::StopReason::Stop,
+            model: "m".into(),
+            provider: "p".into(),
+            usage: Default::default(),
+            timestamp: 2,
+            error_message: None,
+        })));
+        record.push(shown("second"));
+        record.mark(&"s#1".into());
+        let point = record.here();
+        record.withhold_pictures("[none]");
+        assert!(record.has_pictures());
+        assert_eq!(texts(record.messages().as_slice()), ["first", "seen", "second[none]"]);
+        record.withhold_pictures("[none]");
+        assert!(!record.has_pictures());
+        assert_eq!(texts(record.messages().as_slice()), ["first[none]", "seen", "second[none]"]);
+        assert_eq!(record.here(), point);
     }
 
     #[test]

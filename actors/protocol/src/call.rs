@@ -165,8 +165,11 @@ pub enum StreamEvent {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ProviderError {
     /// Too many requests, or an overloaded service.
-    #[error("rate limited by the provider{}", retry_hint(.retry_after_ms))]
+    #[error("rate limited by the provider{}{}", colon(.message), retry_hint(.retry_after_ms))]
     RateLimited {
+        /// The service's words, shortened; empty where it had none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
         /// What the service asked for.
         retry_after_ms: Option<u64>,
     },
@@ -179,7 +182,7 @@ pub enum ProviderError {
         retry_after_ms: Option<u64>,
     },
     /// The connection failed, or the service did with a status that may pass.
-    #[error("network: {message}")]
+    #[error("no answer from the provider: {message}")]
     Network {
         /// The transport's or the service's words.
         message: String,
@@ -194,6 +197,12 @@ pub enum ProviderError {
     #[error("the provider refused the request: {message}")]
     Api {
         /// The service's words, shortened.
+        message: String,
+    },
+    /// The service does not take a picture of the conversation.
+    #[error("the provider does not take a picture: {message}")]
+    Picture {
+        /// The service's words, or the limit that the picture is over.
         message: String,
     },
     /// The conversation is too long for the model.
@@ -247,6 +256,7 @@ impl ProviderError {
             Self::RateLimited { .. }
             | Self::Auth { .. }
             | Self::Api { .. }
+            | Self::Picture { .. }
             | Self::ContextOverflow { .. }
             | Self::Empty { .. }
             | Self::Cancelled
@@ -255,6 +265,10 @@ impl ProviderError {
             | Self::Lost { .. } => None,
         }
     }
+}
+
+fn colon(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(": {words}") }
 }
 
 fn retry_hint(after: &Option<u64>) -> String {
@@ -282,6 +296,19 @@ const OVERFLOW: [&str; 17] = [
     "token limit exceeded",
 ];
 
+/// Words by which services say that an account has nothing left to spend: waiting does not help.
+const OUT_OF_CREDIT: [&str; 9] = [
+    "insufficient_quota",
+    "insufficient balance",
+    "billing_error",
+    "billing_not_active",
+    "billing_hard_limit_reached",
+    "credit balance is too low",
+    "exceeded_current_quota_error",
+    "used all available credits",
+    "free-models-per-day",
+];
+
 /// Words inside a stream that mean a rate limit or an overloaded service.
 const OVERLOADED: [&str; 5] =
     ["overloaded_error", "rate_limit_error", "too_many_requests", "no_capacity", "unavailable"];
@@ -290,29 +317,51 @@ impl ProviderError {
     /// Classifies an HTTP failure: by status first, then by what the body says.
     pub fn classify(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let retry_after_ms = retry_after.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
-        let message = || format!("HTTP {status}: {}", excerpt(body));
+        let message = || format!("HTTP {status}{}", colon(&said(body)));
         match status {
-            429 | 503 | 529 => Self::RateLimited { retry_after_ms },
+            400 | 402 | 403 | 429 if speaks_of(body, &OUT_OF_CREDIT) => Self::out_of_credit(&message()),
+            429 | 503 | 529 => Self::RateLimited { message: message(), retry_after_ms },
+            403 if speaks_of(body, &["model"]) => {
+                let advice =
+                    "the key is known, but may not use this model: ask the provider for access, or use another";
+                Self::Api { message: format!("{}; {advice}", message()) }
+            }
             401 | 403 => Self::Auth { message: message() },
-            400 | 413 if body.trim().is_empty() || speaks_of_overflow(body) => {
+            400 | 413 | 415 | 422 if speaks_of(body, &["image"]) && !speaks_of(body, &["token"]) => {
+                Self::Picture { message: message() }
+            }
+            400 | 413 if body.trim().is_empty() || speaks_of(body, &OVERFLOW) => {
                 Self::ContextOverflow { message: message() }
             }
             408 | 500 | 502 | 504 => Self::Network { message: message() },
-            _ if speaks_of_overflow(body) => Self::ContextOverflow { message: message() },
+            _ if speaks_of(body, &OVERFLOW) => Self::ContextOverflow { message: message() },
             _ => Self::Api { message: message() },
         }
     }
 
     /// Classifies an error that arrived inside a stream.
     pub fn classify_in_stream(body: &str) -> Self {
-        let lower = body.to_lowercase();
-        if OVERLOADED.iter().any(|word| lower.contains(word)) {
-            Self::RateLimited { retry_after_ms: None }
-        } else if speaks_of_overflow(body) {
+        if speaks_of(body, &OUT_OF_CREDIT) {
+            Self::out_of_credit(&said(body))
+        } else if speaks_of(body, &OVERLOADED) {
+            Self::limited_in_stream(body, None)
+        } else if speaks_of(body, &OVERFLOW) {
             Self::ContextOverflow { message: excerpt(body) }
         } else {
             Self::Api { message: excerpt(body) }
         }
+    }
+
+    /// A rate limit that was said inside a stream, in the words of its error object.
+    pub fn limited_in_stream(body: &str, retry_after_ms: Option<u64>) -> Self {
+        Self::RateLimited { message: said(body), retry_after_ms }
+    }
+
+    /// The account has no credit left, or no quota for a long time: asking again does not help.
+    pub fn out_of_credit(words: &str) -> Self {
+        let advice = "the account has no credit or quota left: check its plan and billing at the provider, or use \
+                      another model";
+        Self::Api { message: format!("{advice}. It said: {words}") }
     }
 
     /// Whether asking again may help.
@@ -326,6 +375,7 @@ impl ProviderError {
             | Self::Lost { .. } => true,
             Self::Auth { .. }
             | Self::Api { .. }
+            | Self::Picture { .. }
             | Self::ContextOverflow { .. }
             | Self::Cancelled
             | Self::Other { .. } => false,
@@ -335,7 +385,7 @@ impl ProviderError {
     /// How long the service asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after_ms } | Self::Unavailable { retry_after_ms, .. } => {
+            Self::RateLimited { retry_after_ms, .. } | Self::Unavailable { retry_after_ms, .. } => {
                 retry_after_ms.map(Duration::from_millis)
             }
             _ => None,
@@ -343,9 +393,23 @@ impl ProviderError {
     }
 }
 
-fn speaks_of_overflow(body: &str) -> bool {
+fn speaks_of(body: &str, phrases: &[&str]) -> bool {
     let lower = body.to_lowercase();
-    OVERFLOW.iter().any(|phrase| lower.contains(phrase))
+    phrases.iter().any(|phrase| lower.contains(phrase))
+}
+
+/// The words of a body for people: those of its error object with their code, or its start as it is.
+fn said(body: &str) -> String {
+    let whole: Value = serde_json::from_str(body).unwrap_or_default();
+    let outer = whole.get(0).unwrap_or(&whole);
+    let error = outer.get("error").unwrap_or(outer);
+    let words = error.as_str().or_else(|| ["message", "detail"].iter().find_map(|name| error.get(name)?.as_str()));
+    let Some(words) = words.map(str::trim).filter(|words| !words.is_empty()) else { return excerpt(body) };
+    let code = ["code", "status", "type"].iter().find_map(|name| error.get(name)?.as_str());
+    match code.filter(|code| !code.is_empty() && !words.contains(code)) {
+        Some(code) => format!("{} ({})", excerpt(words), excerpt(code)),
+        None => excerpt(words),
+    }
 }
 
 /// The start of a body: errors have a hard cap like everything else that can reach a person or a model.
@@ -424,7 +488,10 @@ mod tests {
         let after = Some(Duration::from_secs(2));
         assert_eq!(
             ProviderError::classify(429, "maximum context length", after),
-            ProviderError::RateLimited { retry_after_ms: Some(2_000) }
+            ProviderError::RateLimited {
+                message: "HTTP 429: maximum context length".to_owned(),
+                retry_after_ms: Some(2_000)
+            }
         );
         assert!(matches!(ProviderError::classify(401, "", None), ProviderError::Auth { .. }));
         assert!(matches!(ProviderError::classify(400, " ", None), ProviderError::ContextOverflow { .. }));
@@ -444,6 +511,21 @@ mod tests {
         assert!(!ProviderError::classify_in_stream("bad").is_retryable());
         assert!(ProviderError::Incomplete { message: String::new() }.is_retryable());
         assert!(!ProviderError::Cancelled.is_retryable());
+    }
+
+    #[test]
+    fn a_refused_picture_is_told_from_other_refusals() {
+        let of = |status, words: &str| ProviderError::classify(status, words, None);
+        for words in [
+            "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum",
+            "Invalid content type. image_url is only supported by certain models.",
+            "Could not process image",
+        ] {
+            assert!(matches!(of(400, words), ProviderError::Picture { .. }), "{words}");
+        }
+        assert!(matches!(of(400, "image input: too many tokens"), ProviderError::ContextOverflow { .. }));
+        assert!(matches!(of(404, "no such image model"), ProviderError::Api { .. }));
+        assert!(matches!(of(400, "bad tool"), ProviderError::Api { .. }));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct OpenAiCompat {
     pub tool_names: ToolNames,
     /// How an answer by a schema is asked for.
     pub structured: Structured,
+    /// Whether the service takes tools.
+    pub tools: ToolSupport,
     /// Which ids of calls the service takes back.
     pub call_ids: CallIds,
     /// What the arguments of a call may be when it is sent back.
@@ -150,6 +152,17 @@ pub enum Structured {
     JsonSchema,
     /// By a tool that must be called.
     ForcedTool,
+}
+
+/// Whether a service takes tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolSupport {
+    /// It does.
+    #[default]
+    Taken,
+    /// It refuses requests with tools: none are sent, and the model calls none.
+    NotTaken,
 }
 
 /// Which ids of calls the service takes back.

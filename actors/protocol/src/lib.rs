@@ -58,7 +58,7 @@ pub use message::{
     AgentMessage, Content, ExtensionMessage, ExtensionRole, History, LlmMessage, Message, Point, StopReason,
 };
 pub use message_count::MessageCount;
-pub use model::{ApiProtocol, ModelConfig, ThinkingLevel};
+pub use model::{ApiProtocol, ModelConfig, ReasoningSummary, ThinkingLevel};
 pub use permission::{
     Access, GrantScope, Level, Passage, PermissionAnswer, PermissionDecision, Question, Restrictions, Ruling, Stance,
     Subject,

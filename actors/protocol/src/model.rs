@@ -114,9 +114,26 @@ pub struct ModelConfig {
     /// Whether it can reason, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<bool>,
+    /// Which summary of its reasoning OpenAI's Responses is asked for; `None` is `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_summary: Option<ReasoningSummary>,
     /// What its tokens cost, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
+}
+
+/// A summary of a model's reasoning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningSummary {
+    /// The longest that the model gives.
+    Auto,
+    /// A short one, which not every model gives.
+    Concise,
+    /// A long one. OpenAI gives it only to organisations that it has verified.
+    Detailed,
+    /// None: the field is not sent.
+    Unasked,
 }
 
 impl ModelConfig {
@@ -139,6 +156,7 @@ impl ModelConfig {
             context_window: None,
             max_tokens: None,
             reasoning: None,
+            reasoning_summary: None,
             prices: None,
         }
     }

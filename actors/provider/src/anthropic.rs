@@ -80,6 +80,11 @@ impl Anthropic {
     }
 }
 
+/// Whether a model can reason, by its id.
+pub(crate) fn reasons(id: &str) -> bool {
+    generation::reasons(id)
+}
+
 /// What reads a response in free form.
 pub(crate) fn decoder(limits: Limits) -> Box<dyn Decoder> {
     decode::decoder(None, limits)

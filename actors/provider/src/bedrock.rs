@@ -160,6 +160,11 @@ impl Bedrock {
     }
 }
 
+/// Whether a model can be told how much to reason, by its id.
+pub(crate) fn reasons(id: &str) -> bool {
+    family::Family::of(id).thinking() != family::Thinking::None
+}
+
 /// What reads a response in free form.
 pub(crate) fn decoder(limits: Limits) -> Box<dyn Decoder> {
     decode::decoder(limits, None)

@@ -15,7 +15,7 @@ pub(crate) mod vertex;
 use std::sync::Arc;
 use std::time::Duration;
 
-use playhouse_protocol::{ModelConfig, ProviderError, StreamConfig};
+use playhouse_protocol::{ModelConfig, ProviderError, StreamConfig, ThinkingLevel};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName};
 
@@ -23,7 +23,7 @@ use self::models::Generation;
 use self::parts::{Ids, Writer};
 use crate::wire::decoder::{Decoder, Limits};
 use crate::wire::service::{Protocol, Service};
-use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, service};
+use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, service, version_of};
 use crate::wire::transcripts::Transcripts;
 use crate::wire::transport::HttpRequest;
 
@@ -86,11 +86,17 @@ impl Gemini {
         match &self.host {
             Host::Public(base) => {
                 let resource = models::resource(&model.id)?;
-                endpoint(base, &format!("/v1beta/{resource}:{method}")).map_err(unusable)
+                let version = version_of(base).unwrap_or("v1beta");
+                endpoint(base, &format!("/{version}/{resource}:{method}")).map_err(unusable)
             }
             Host::Vertex(place) => place.url(model, method),
         }
     }
+}
+
+/// Whether a model can be told how much to reason, by its id.
+pub(crate) fn reasons(id: &str) -> bool {
+    models::thinking(id, ThinkingLevel::High, None).is_some()
 }
 
 /// What reads a response in free form.

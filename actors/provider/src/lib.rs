@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod chat;
 mod connection;
 mod gemini;
+mod pictures;
 mod presets;
 mod provider;
 mod record;
@@ -30,6 +31,7 @@ mod scripted;
 mod sink;
 #[cfg(test)]
 mod testing;
+mod thinking;
 mod wire;
 
 pub use connection::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use playhouse_protocol::compat::{
     AfterToolResults, CallArguments, CallIds, EffortField, MaxTokensField, OpenAiCompat, ReasoningField,
-    ReplayReasoning, Store, Structured, SystemRole, ToolNames, UsageInStream,
+    ReplayReasoning, Store, Structured, SystemRole, ToolNames, ToolSupport, UsageInStream,
 };
 use playhouse_protocol::{ApiProtocol, ModelConfig};
 
@@ -57,6 +57,7 @@ const OPENAI: OpenAiCompat = OpenAiCompat {
     replay_reasoning: ReplayReasoning::Never,
     tool_names: ToolNames::AsTheyCome,
     structured: Structured::JsonSchema,
+    tools: ToolSupport::Taken,
     call_ids: CallIds::Any,
     call_arguments: CallArguments::AsWritten,
 };
@@ -160,6 +161,7 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         access: Access::Key(&["GROQ_API_KEY"]),
         compat: Some(OpenAiCompat {
+            usage: UsageInStream::NotAsked,
             reasoning_field: ReasoningField::Reasoning,
             structured: Structured::ForcedTool,
             tool_names: ToolNames::CutAtMark,
@@ -213,7 +215,11 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         access: Access::Key(&["TOGETHER_API_KEY"]),
-        compat: Some(OpenAiCompat { reasoning_field: ReasoningField::Reasoning, ..PLAIN }),
+        compat: Some(OpenAiCompat {
+            reasoning_field: ReasoningField::Reasoning,
+            usage: UsageInStream::NotAsked,
+            ..PLAIN
+        }),
         example: "meta-llama/Llama-3.3-70B-Instruct-Turbo",
         ..chat("together", "Together", "https://api.together.xyz/v1")
     },
@@ -224,6 +230,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         access: Access::Key(&["PERPLEXITY_API_KEY"]),
+        compat: Some(OpenAiCompat { tools: ToolSupport::NotTaken, ..PLAIN }),
         example: "sonar-pro",
         ..chat("perplexity", "Perplexity", "https://api.perplexity.ai")
     },

@@ -14,7 +14,8 @@ use crate::wire::setup::{Answers, SetupError, Wiring};
 pub fn provider_for(model: &ModelConfig, wiring: &Wiring) -> Result<Arc<dyn StreamProvider>, SetupError> {
     let stand_in = match wiring.answers {
         Answers::Services => None,
-        Answers::Recording => Some(ModelConfig { api_key: Some(Secret::new("recorded")), ..model.clone() }),
+        // Shorter than what is taken out of texts as a secret: it may stand in the conversation too.
+        Answers::Recording => Some(ModelConfig { api_key: Some(Secret::new("-")), ..model.clone() }),
     };
     let model = stand_in.as_ref().unwrap_or(model);
     match model.api {

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{ApiProtocol, ModelConfig, Secret, StreamConfig};
+use bytes::Bytes;
+use playhouse_protocol::{ApiProtocol, ModelConfig, ProviderError, Secret, StreamConfig};
 
 use crate::chat::validator::Vendor;
 use crate::presets::PRESETS;
@@ -13,13 +14,21 @@ use crate::wire::transport::HttpRequest;
 use crate::{anthropic, bedrock, chat, gemini, responses};
 
 /// Models whose requests differ from those of the presets' examples.
-const MORE: [(&str, &str); 6] = [
+const MORE: [(&str, &str); 14] = [
     ("anthropic", "claude-3-7-sonnet-latest"),
     ("anthropic", "claude-opus-4-8"),
     ("google", "gemini-3-pro-preview"),
     ("vertex", "gemini-2.0-flash"),
     ("bedrock", "amazon.nova-pro-v1:0"),
     ("bedrock", "mistral.mistral-large-2407-v1:0"),
+    ("openai", "gpt-5.1"),
+    ("openai-responses", "gpt-5.1"),
+    ("groq", "openai/gpt-oss-120b"),
+    ("groq", "qwen/qwen3-32b"),
+    ("together", "openai/gpt-oss-120b"),
+    ("mistral", "magistral-medium-latest"),
+    ("qwen", "qwen-plus"),
+    ("xai", "grok-3-mini"),
 ];
 
 /// Every service that has a name here.
@@ -44,6 +53,17 @@ impl Services {
             }
         }
         Ok(Self(services))
+    }
+
+    /// The models, one of each kind of request.
+    pub fn models(&self) -> impl Iterator<Item = &Arc<ModelConfig>> {
+        self.0.iter().map(|(model, _)| model)
+    }
+
+    /// The body of the request for a turn, if its model is one of [`Services::models`].
+    pub fn body(&self, turn: &StreamConfig) -> Option<Result<Bytes, ProviderError>> {
+        let (_, service) = self.0.iter().find(|(model, _)| Arc::ptr_eq(model, &turn.model_config))?;
+        Some(service.request_of(turn).map(|request| request.body))
     }
 
     /// Which of them would refuse a turn, and why.
@@ -83,6 +103,7 @@ fn check(model: &ModelConfig, request: &HttpRequest) -> Result<(), String> {
                 // Both want their reasoning back beside calls.
                 "deepseek" | "moonshot" => Vendor::DeepSeek,
                 "mistral" => Vendor::Mistral,
+                "qwen" | "zai" => Vendor::Switched,
                 "openrouter" => Vendor::OpenRouter,
                 // The others promise to take what OpenAI takes.
                 _ => Vendor::OpenAi,

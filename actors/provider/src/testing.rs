@@ -284,3 +284,13 @@ pub(crate) fn conversations(model: &ModelConfig, seal: &str) -> Vec<(&'static st
     }
     configs
 }
+
+/// An error without the service's words at a rate limit.
+pub(crate) fn wordless(error: ProviderError) -> ProviderError {
+    match error {
+        ProviderError::RateLimited { retry_after_ms, .. } => {
+            ProviderError::RateLimited { message: String::new(), retry_after_ms }
+        }
+        other => other,
+    }
+}

@@ -98,7 +98,7 @@ impl StreamProvider for Fake {
 }
 
 fn limited(retry_after_ms: Option<u64>) -> ProviderError {
-    ProviderError::RateLimited { retry_after_ms }
+    ProviderError::RateLimited { message: String::new(), retry_after_ms }
 }
 
 fn cut() -> ProviderError {

@@ -188,7 +188,7 @@ fn in_a_backoff() {
     let mut rig = Rig::new();
     rig.prompt("hi");
     rig.delta("half");
-    rig.retrying(ProviderError::RateLimited { retry_after_ms: None }, 1_000);
+    rig.retrying(ProviderError::RateLimited { message: String::new(), retry_after_ms: None }, 1_000);
     assert_eq!(
         rig.abort(),
         [

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::rig::{Rig, assistant};
 
 fn limited() -> ProviderError {
-    ProviderError::RateLimited { retry_after_ms: None }
+    ProviderError::RateLimited { message: String::new(), retry_after_ms: None }
 }
 
 fn call_ids(rig: &Rig) -> Vec<String> {

@@ -100,7 +100,7 @@ fn aborts_and_heads() -> Rig {
 fn retries_and_skips() -> Rig {
     let mut rig = Rig::with(|_, settings| settings.tool_execution = ToolExecutionStrategy::Sequential);
     rig.prompt("one");
-    rig.retrying(ProviderError::RateLimited { retry_after_ms: None }, 5);
+    rig.retrying(ProviderError::RateLimited { message: String::new(), retry_after_ms: None }, 5);
     rig.tell(Report::ConnectionLost { reason: "gone".into() });
     rig.respond(assistant("cut", &[("", "read"), ("c2", "once")], StopReason::Length));
     rig.steer("no");

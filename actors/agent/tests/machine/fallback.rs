@@ -42,7 +42,11 @@ fn f07_a_call_that_fails_for_good_is_made_with_the_next_model() {
     rig.call_failed(ProviderError::Auth { message: "no".into() });
     assert_eq!(asked(&rig), model("c"));
     rig.call_failed(network());
-    assert_eq!(rig.reports[0].outcome, Outcome::Error { message: "network: down".into() }, "there is no fourth");
+    assert_eq!(
+        rig.reports[0].outcome,
+        Outcome::Error { message: "no answer from the provider: down".into() },
+        "there is no fourth"
+    );
     rig.prompt("again");
     assert_eq!(asked(&rig), model("x"), "the next turn begins with the first again");
     rig.says("fine");

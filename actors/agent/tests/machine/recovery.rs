@@ -344,7 +344,7 @@ fn f60_restarts_that_lead_nowhere_park_the_agent_until_someone_asks_for_it() {
     rig.done("c1");
     for _ in 0..10 {
         assert_eq!(rig.restart().last().unwrap().split(' ').nth(1), Some("call"));
-        rig.retrying(ProviderError::RateLimited { retry_after_ms: None }, 1);
+        rig.retrying(ProviderError::RateLimited { message: String::new(), retry_after_ms: None }, 1);
     }
     assert_eq!(rig.restart(), ["AgentRestarted", &format!("Error {PARKED}"), &format!("> park: {PARKED}")]);
     assert_eq!(rig.machine.durable().parked.as_deref(), Some(PARKED));

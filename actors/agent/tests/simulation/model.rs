@@ -32,7 +32,7 @@ impl World {
                 Report::Retrying {
                     call,
                     attempt,
-                    error: ProviderError::RateLimited { retry_after_ms: None },
+                    error: ProviderError::RateLimited { message: String::new(), retry_after_ms: None },
                     delay_ms: 5,
                 }
             }

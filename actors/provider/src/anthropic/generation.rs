@@ -6,6 +6,8 @@
 use playhouse_protocol::ThinkingLevel;
 use serde::Serialize;
 
+pub(super) use crate::thinking::budget;
+
 /// How the models of a generation reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generation {
@@ -69,15 +71,11 @@ impl Generation {
     }
 }
 
-/// The tokens that a level of reasoning may take; `None` is no reasoning.
-pub(super) fn budget(level: ThinkingLevel) -> Option<u32> {
-    match level {
-        ThinkingLevel::Off => None,
-        ThinkingLevel::Minimal => Some(1_024),
-        ThinkingLevel::Low => Some(2_048),
-        ThinkingLevel::Medium => Some(8_192),
-        ThinkingLevel::High => Some(16_384),
-    }
+/// Whether a model can reason: Claude can since 3.7, and models of others behind this protocol are taken at their word.
+pub(super) fn reasons(id: &str) -> bool {
+    let id = id.to_ascii_lowercase();
+    let claude = id.split_once("claude").and_then(|(_, name)| version(name));
+    !matches!(claude, Some((0..=2, _) | (3, 0..=6)))
 }
 
 /// The effort of a level of reasoning, for models that take no budget.

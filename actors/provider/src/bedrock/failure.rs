@@ -21,7 +21,7 @@ const SKEWED: [&str; 4] =
 pub(super) fn in_stream(name: &str, payload: &str) -> ProviderError {
     let message = format!("{name}: {}", excerpt(&said(payload), 500));
     match kind(name) {
-        FailureKind::Busy => ProviderError::RateLimited { retry_after_ms: None },
+        FailureKind::Busy => ProviderError::RateLimited { message, retry_after_ms: None },
         FailureKind::Passing => ProviderError::Network { message },
         FailureKind::Broken => ProviderError::Incomplete { message },
         FailureKind::Auth => ProviderError::Auth { message },
@@ -41,7 +41,13 @@ pub(super) fn over_http(
     let name = name_of(headers, body);
     let as_status = || ProviderError::classify(status, body, retry_after);
     match (kind(&name), status) {
-        (FailureKind::Busy, _) => ProviderError::classify(429, body, retry_after),
+        (FailureKind::Busy, _) => match ProviderError::classify(429, body, retry_after) {
+            ProviderError::RateLimited { retry_after_ms, .. } => ProviderError::RateLimited {
+                message: format!("HTTP {status}: {name}: {}", excerpt(&said(body), 500)),
+                retry_after_ms,
+            },
+            other => other,
+        },
         (FailureKind::Auth, _) | (_, 401 | 403) => {
             ProviderError::Auth { message: refused(status, headers, &name, body, now) }
         }

@@ -1,6 +1,7 @@
 use playhouse_protocol::ProviderError;
 
 use super::*;
+use crate::testing::wordless;
 
 fn now() -> Timestamp {
     "2026-01-02T03:04:05Z".parse().unwrap()
@@ -28,11 +29,11 @@ const ON_TIME: &str = "Fri, 02 Jan 2026 03:05:00 GMT";
 
 #[test]
 fn failures_are_told_apart_by_name_and_status() {
-    let limited = ProviderError::RateLimited { retry_after_ms: None };
-    assert_eq!(failed(429, "ThrottlingException", "", "slow down"), limited);
-    assert_eq!(failed(400, "ThrottlingException", "", "slow down"), limited);
-    assert_eq!(failed(503, "ServiceUnavailableException", "", "x"), limited);
-    assert_eq!(failed(429, "ModelNotReadyException", "", "x"), limited);
+    let limited = ProviderError::RateLimited { message: String::new(), retry_after_ms: None };
+    assert_eq!(wordless(failed(429, "ThrottlingException", "", "slow down")), limited);
+    assert_eq!(wordless(failed(400, "ThrottlingException", "", "slow down")), limited);
+    assert_eq!(wordless(failed(503, "ServiceUnavailableException", "", "x")), limited);
+    assert_eq!(wordless(failed(429, "ModelNotReadyException", "", "x")), limited);
     for (status, name) in
         [(424, "ModelErrorException"), (408, "ModelTimeoutException"), (500, "InternalServerException"), (502, "")]
     {
@@ -43,7 +44,7 @@ fn failures_are_told_apart_by_name_and_status() {
     assert!(matches!(failed(400, "ValidationException", "", "bad"), ProviderError::Api { .. }));
     assert!(matches!(failed(404, "ResourceNotFoundException", "", "x"), ProviderError::Api { .. }));
     let wait = over_http(429, &HeaderMap::new(), "", Some(Duration::from_secs(7)), now());
-    assert_eq!(wait, ProviderError::RateLimited { retry_after_ms: Some(7_000) });
+    assert_eq!(wordless(wait), ProviderError::RateLimited { message: String::new(), retry_after_ms: Some(7_000) });
 }
 
 #[test]

@@ -40,6 +40,9 @@ fn compat(vendor: Vendor) -> Option<OpenAiCompat> {
             call_ids: CallIds::NineAlphanumeric,
             ..local
         }),
+        Vendor::Switched => {
+            Some(OpenAiCompat { structured: Structured::ForcedTool, reasoning_effort: EffortField::None, ..local })
+        }
         Vendor::OpenRouter => Some(OpenAiCompat {
             reasoning_field: ReasoningField::ReasoningDetails,
             reasoning_effort: EffortField::Reasoning,
@@ -50,7 +53,8 @@ fn compat(vendor: Vendor) -> Option<OpenAiCompat> {
     }
 }
 
-const VENDORS: [Vendor; 5] = [Vendor::OpenAi, Vendor::Ollama, Vendor::DeepSeek, Vendor::Mistral, Vendor::OpenRouter];
+const VENDORS: [Vendor; 6] =
+    [Vendor::OpenAi, Vendor::Ollama, Vendor::DeepSeek, Vendor::Mistral, Vendor::OpenRouter, Vendor::Switched];
 
 fn model(vendor: Vendor) -> ModelConfig {
     ModelConfig { compat: compat(vendor).map(Arc::new), ..ModelConfig::openai("gpt", Secret::new("k")) }

@@ -151,7 +151,7 @@ fn finish(reason: &str) -> Result<Finish, ProviderError> {
         "content_filter" => Ok(Finish::Filtered("content_filter")),
         "refusal" => Ok(Finish::Filtered("refusal")),
         "sensitive" => Ok(Finish::Filtered("sensitive")),
-        "insufficient_system_resource" => Err(ProviderError::RateLimited { retry_after_ms: None }),
+        "insufficient_system_resource" => Err(ProviderError::RateLimited { message: message(), retry_after_ms: None }),
         "model_context_window_exceeded" => Err(ProviderError::ContextOverflow { message: message() }),
         "error" | "network_error" => Err(ProviderError::Incomplete { message: message() }),
         _ => Ok(Finish::Other),

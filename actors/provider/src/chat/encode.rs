@@ -7,15 +7,16 @@ use std::borrow::Cow;
 
 use playhouse_protocol::compat::{
     AfterToolResults, CallArguments, CallIds, EffortField, MaxTokensField, ReasoningField, ReplayReasoning, Store,
-    Structured, SystemRole, UsageInStream,
+    Structured, SystemRole, ToolSupport, UsageInStream,
 };
-use playhouse_protocol::{Content, Message, ProviderError, StreamConfig, ThinkingLevel, ToolDefinition};
+use playhouse_protocol::{Content, Message, ProviderError, StreamConfig, ToolDefinition};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::structured::{Format, answer_tool};
 use super::{Dialect, details};
+use crate::thinking::{self, Asked, Switch};
 use crate::wire::messages::Messages;
 use crate::wire::names::{nine_id, wire_id_if, wire_name};
 use crate::wire::schema::parameters;
@@ -39,6 +40,14 @@ struct Head<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enable_thinking: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<bool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
@@ -53,6 +62,12 @@ struct StreamOptions {
     include_usage: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     include_obfuscation: Option<bool>,
+}
+
+/// Reasoning on or off, where a service has a switch for it.
+#[derive(Serialize)]
+struct Thinking {
+    r#type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -118,14 +133,17 @@ fn encode(dialect: &Dialect, config: &StreamConfig, transcripts: &Transcripts) -
 fn head<'a>(dialect: &Dialect, config: &'a StreamConfig, answer: Option<&'a str>) -> Head<'a> {
     let compat = &dialect.compat;
     let limit = config.max_tokens.or(config.model_config.max_tokens);
-    let effort = match config.thinking_level {
-        ThinkingLevel::Off => None,
-        level @ (ThinkingLevel::Minimal | ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High) => {
-            Some(level.as_str())
-        }
+    let asked =
+        thinking::asked(&config.model_config, compat.reasoning_effort, config.thinking_level).unwrap_or(Asked::Nothing);
+    let effort = match asked {
+        Asked::Effort(word) => Some(word),
+        Asked::Nothing | Asked::Thinking(_) | Asked::EnableThinking(_) | Asked::PromptMode => None,
     };
     let format = config.response_format.as_deref();
-    let mut tools: Vec<Tool<'_>> = config.tools.iter().map(tool).collect();
+    let mut tools: Vec<Tool<'_>> = match compat.tools {
+        ToolSupport::Taken => config.tools.iter().map(tool).collect(),
+        ToolSupport::NotTaken => Vec::new(),
+    };
     if let Some((name, format)) = answer.zip(format) {
         let description = "Gives the final answer. Call it once, when the answer is ready.";
         let function = Function { name, description, parameters: Some(Cow::Borrowed(&format.schema)) };
@@ -144,10 +162,24 @@ fn head<'a>(dialect: &Dialect, config: &'a StreamConfig, answer: Option<&'a str>
         max_completion_tokens: limit.filter(|_| compat.max_tokens_field == MaxTokensField::MaxCompletionTokens),
         max_tokens: limit.filter(|_| compat.max_tokens_field == MaxTokensField::MaxTokens),
         temperature: config.temperature,
-        reasoning_effort: effort.filter(|_| compat.reasoning_effort == EffortField::ReasoningEffort),
+        reasoning_effort: effort.filter(|_| compat.reasoning_effort != EffortField::Reasoning),
         reasoning: effort
             .filter(|_| compat.reasoning_effort == EffortField::Reasoning)
             .map(|effort| Reasoning { effort }),
+        thinking: match asked {
+            Asked::Thinking(Switch::On) => Some(Thinking { r#type: "enabled" }),
+            Asked::Thinking(Switch::Off) => Some(Thinking { r#type: "disabled" }),
+            Asked::Nothing | Asked::Effort(_) | Asked::EnableThinking(_) | Asked::PromptMode => None,
+        },
+        enable_thinking: match asked {
+            Asked::EnableThinking(budget) => Some(budget.is_some()),
+            Asked::Nothing | Asked::Effort(_) | Asked::Thinking(_) | Asked::PromptMode => None,
+        },
+        thinking_budget: match asked {
+            Asked::EnableThinking(budget) => budget,
+            Asked::Nothing | Asked::Effort(_) | Asked::Thinking(_) | Asked::PromptMode => None,
+        },
+        prompt_mode: (asked == Asked::PromptMode).then_some("reasoning"),
         store: match compat.store {
             Store::Unsaid => None,
             Store::No => Some(false),

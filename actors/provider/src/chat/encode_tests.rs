@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use super::*;
 use playhouse_protocol::{
-    AgentMessage, CacheConfig, History, ModelConfig, OpenAiCompat, Purpose, ResponseFormat, Secret, StopReason, Usage,
+    AgentMessage, CacheConfig, History, ModelConfig, OpenAiCompat, Purpose, ResponseFormat, Secret, StopReason,
+    ThinkingLevel, Usage,
 };
 use serde_json::json;
 

@@ -15,6 +15,8 @@ pub(crate) enum Vendor {
     DeepSeek,
     Mistral,
     OpenRouter,
+    /// Qwen and Z.ai, which have switches of their own for reasoning.
+    Switched,
 }
 
 type Checked = Result<(), String>;
@@ -49,7 +51,7 @@ pub(crate) fn check_body(vendor: Vendor, body: &Value) -> Checked {
     if let Some(temperature) = body.get("temperature") {
         ensure(temperature.as_f64().is_some_and(|t| (0.0..=2.0).contains(&t)), "a bad temperature")?;
     }
-    let efforts = ["minimal", "low", "medium", "high"];
+    let efforts = ["none", "default", "minimal", "low", "medium", "high"];
     let effort = body.get("reasoning_effort").or_else(|| body.get("reasoning").and_then(|r| r.get("effort")));
     ensure(effort.is_none_or(|effort| efforts.iter().any(|known| effort == known)), "a bad effort")?;
     check_tools(body)?;
@@ -93,13 +95,35 @@ fn known_fields(vendor: Vendor) -> &'static [&'static str] {
             "max_tokens",
             "temperature",
             "reasoning_effort",
+            "thinking",
             "tools",
             "tool_choice",
             "messages",
         ],
-        Vendor::Mistral => {
-            &["model", "stream", "max_tokens", "temperature", "tools", "tool_choice", "response_format", "messages"]
-        }
+        Vendor::Switched => &[
+            "model",
+            "stream",
+            "stream_options",
+            "max_tokens",
+            "temperature",
+            "thinking",
+            "enable_thinking",
+            "thinking_budget",
+            "tools",
+            "tool_choice",
+            "messages",
+        ],
+        Vendor::Mistral => &[
+            "model",
+            "stream",
+            "max_tokens",
+            "temperature",
+            "prompt_mode",
+            "tools",
+            "tool_choice",
+            "response_format",
+            "messages",
+        ],
         Vendor::OpenRouter => &[
             "model",
             "stream",
@@ -228,7 +252,7 @@ fn check_assistant(vendor: Vendor, message: &Map<String, Value>, so: &mut So) ->
     let field = match vendor {
         Vendor::DeepSeek => "reasoning_content",
         Vendor::OpenRouter => "reasoning_details",
-        Vendor::OpenAi | Vendor::Ollama | Vendor::Mistral => "content",
+        Vendor::OpenAi | Vendor::Ollama | Vendor::Mistral | Vendor::Switched => "content",
     };
     only(message, &["role", "content", "tool_calls", field], "a model's message")?;
     ensure(!so.role.is_empty() && !matches!(so.role.as_str(), "system" | "developer"), "the model speaks first")?;
@@ -256,7 +280,15 @@ fn check_assistant(vendor: Vendor, message: &Map<String, Value>, so: &mut So) ->
                 |block: &Value| block.get("type").and_then(Value::as_str).is_some_and(|t| t.starts_with("reasoning."));
             ensure(blocks.iter().all(known), "a block of reasoning of no known type")?;
         }
-        (Vendor::OpenAi | Vendor::Ollama | Vendor::DeepSeek | Vendor::Mistral | Vendor::OpenRouter, _) => {}
+        (
+            Vendor::OpenAi
+            | Vendor::Ollama
+            | Vendor::DeepSeek
+            | Vendor::Mistral
+            | Vendor::OpenRouter
+            | Vendor::Switched,
+            _,
+        ) => {}
     }
     for call in calls {
         let call = object(call, "a call")?;
@@ -265,7 +297,7 @@ fn check_assistant(vendor: Vendor, message: &Map<String, Value>, so: &mut So) ->
         let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
         let fits = match vendor {
             Vendor::Mistral => id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
-            Vendor::OpenAi | Vendor::Ollama | Vendor::DeepSeek | Vendor::OpenRouter => {
+            Vendor::OpenAi | Vendor::Ollama | Vendor::DeepSeek | Vendor::OpenRouter | Vendor::Switched => {
                 (1..=40).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
             }
         };

@@ -113,6 +113,8 @@ impl Order {
             | ProviderError::Empty { .. } => RequestEnd::Answered { tokens: 0 },
             ProviderError::Unavailable { .. }
             | ProviderError::Cancelled
+            // It may have been refused here, and nothing was sent.
+            | ProviderError::Picture { .. }
             | ProviderError::Other { .. }
             // The service had begun to answer, and what broke off may be the model's own fault.
             | ProviderError::Incomplete { .. }

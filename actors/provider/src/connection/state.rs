@@ -196,7 +196,7 @@ impl ConnectionState {
                 let error = if let Some(wait) = alone {
                     self.unavailable(wait)
                 } else if closed > Duration::from_millis(running.order.retry.max_delay_ms) {
-                    ProviderError::RateLimited { retry_after_ms: Some(millis(closed)) }
+                    self.limited(Some(millis(closed)))
                 } else {
                     return None;
                 };
@@ -215,6 +215,11 @@ impl ConnectionState {
         ProviderError::Unavailable { message, retry_after_ms: wait.map(millis) }
     }
 
+    /// The error of a call that was turned away while the gate of its model is closed, in the words that closed it.
+    fn limited(&self, retry_after_ms: Option<u64>) -> ProviderError {
+        ProviderError::RateLimited { message: self.status.last_limit().unwrap_or_default(), retry_after_ms }
+    }
+
     pub(super) fn judge(&mut self, myself: &ActorRef<ConnectionMsg>, verdict: Verdict) {
         let (ticket, why) = match verdict {
             Verdict::Go { ticket, watched } => return self.attempt(myself, ticket, watched),
@@ -226,7 +231,7 @@ impl ConnectionState {
             running.order.retries = running.order.retry.max_retries;
         }
         let error = match why {
-            WaitedFor::Limited => ProviderError::RateLimited { retry_after_ms: None },
+            WaitedFor::Limited => self.limited(None),
             WaitedFor::Failing => self.unavailable(None),
         };
         self.settle(myself, call, Err(error));

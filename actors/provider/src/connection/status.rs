@@ -25,6 +25,8 @@ struct StatusDetails {
     closed: Vec<ClosedGate>,
     breaker: BreakerStatus,
     last_error: Option<String>,
+    /// The service's words at its last rate limit.
+    last_limit: Option<String>,
 }
 
 /// A model that has to be waited for.
@@ -62,6 +64,11 @@ impl ConnectionStatus {
         self.rest().last_error.clone()
     }
 
+    /// What the service said when it last limited requests.
+    pub(super) fn last_limit(&self) -> Option<String> {
+        self.rest().last_limit.clone()
+    }
+
     /// All of it, as the live tree shows it.
     pub fn to_json(&self) -> Value {
         let (in_flight, queued) = self.load();
@@ -76,7 +83,11 @@ impl ConnectionStatus {
     }
 
     pub(super) fn failed(&self, error: &ProviderError) {
-        self.rest().last_error = Some(error.to_string());
+        let mut rest = self.rest();
+        rest.last_error = Some(error.to_string());
+        if let ProviderError::RateLimited { message, .. } = error {
+            rest.last_limit = Some(message.clone());
+        }
     }
 
     pub(super) fn set(&self, admission: &Admission, now: Instant) {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{call, decode, incomplete_at_every_cut, same_at_every_split, success_at_no_cut};
+use crate::testing::{call, decode, incomplete_at_every_cut, same_at_every_split, success_at_no_cut, wordless};
 
 const TEXT: &[u8] = include_bytes!("../../tests/fixtures/gemini/text.sse");
 const THINKING: &[u8] = include_bytes!("../../tests/fixtures/gemini/thinking.sse");
@@ -235,15 +235,18 @@ fn f03_a_response_split_at_any_byte_gives_the_same_events() {
 
 #[test]
 fn f07_errors_inside_the_stream_are_classified() {
-    let limited = ProviderError::RateLimited { retry_after_ms: None };
-    assert_eq!(decode(make(), &[ERROR]).1, Err(limited.clone()));
+    let limited = ProviderError::RateLimited { message: String::new(), retry_after_ms: None };
+    assert_eq!(decode(make(), &[ERROR]).1.map_err(wordless), Err(limited.clone()));
     let kind = |error: &str| {
         let body = format!("data: {{\"candidates\":[]}}\n\ndata: {{\"error\":{error}}}\n\n");
         decode(make(), &[body.as_bytes()]).1.unwrap_err()
     };
-    assert_eq!(kind(r#"{"status":"RESOURCE_EXHAUSTED","message":"slow down"}"#), limited);
+    assert_eq!(wordless(kind(r#"{"status":"RESOURCE_EXHAUSTED","message":"slow down"}"#)), limited);
     let wait = r#"{"code":429,"details":[{"retryDelay":"2s"}]}"#;
-    assert_eq!(kind(wait), ProviderError::RateLimited { retry_after_ms: Some(2_000) });
+    assert_eq!(
+        wordless(kind(wait)),
+        ProviderError::RateLimited { message: String::new(), retry_after_ms: Some(2_000) }
+    );
     assert!(matches!(kind(r#"{"code":500,"status":"INTERNAL"}"#), ProviderError::Network { .. }));
     assert!(matches!(kind(r#"{"code":400,"status":"INVALID_ARGUMENT"}"#), ProviderError::Api { .. }));
     assert!(matches!(kind(r#""words""#), ProviderError::Api { .. }));

@@ -31,6 +31,17 @@ struct Detail {
     /// Of an `ErrorInfo`: a word such as `API_KEY_INVALID`.
     #[serde(default)]
     reason: Option<String>,
+    /// Of a `QuotaFailure`: which quotas are used up.
+    #[serde(default)]
+    violations: Vec<Violation>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Violation {
+    /// Such as `GenerateRequestsPerDayPerProjectPerModel-FreeTier`.
+    #[serde(default)]
+    quota_id: String,
 }
 
 /// What an answer that failed means. The header's `retry_after` wins over the body's.
@@ -66,7 +77,13 @@ impl Report {
         // A key that does not exist is a bad request to this service.
         let status = if refused_key { 401 } else { status };
         let asked = self.details.iter().find_map(|detail| seconds(detail.retry_delay.as_deref()?));
-        ProviderError::classify(status, body, retry_after.or(asked))
+        let mut quotas = self.details.iter().flat_map(|detail| &detail.violations);
+        // The wait that the body asks for is that of another quota: this one is full again tomorrow.
+        let spent_for_today = status == 429 && quotas.any(|violation| violation.quota_id.contains("PerDay"));
+        match ProviderError::classify(status, body, retry_after.or(asked)) {
+            ProviderError::RateLimited { message, .. } if spent_for_today => ProviderError::out_of_credit(&message),
+            error => error,
+        }
     }
 }
 
@@ -94,6 +111,7 @@ fn seconds(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::wordless;
 
     const QUOTA: &str = r#"{"error":{"code":429,"message":"You exceeded your quota.","status":"RESOURCE_EXHAUSTED",
         "details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"x"}]},
@@ -107,7 +125,11 @@ mod tests {
         assert_eq!(classify(429, &format!("[{QUOTA}]"), None).retry_after(), Some(Duration::from_millis(17_500)));
         for bad in ["", "s", "-1s", "17", "1e400s", "NaNs"] {
             let body = QUOTA.replace("17.5s", bad);
-            assert_eq!(classify(429, &body, None), ProviderError::RateLimited { retry_after_ms: None }, "{bad}");
+            assert_eq!(
+                wordless(classify(429, &body, None)),
+                ProviderError::RateLimited { message: String::new(), retry_after_ms: None },
+                "{bad}"
+            );
         }
     }
 
@@ -129,10 +151,10 @@ mod tests {
     #[test]
     fn f07_errors_in_the_place_of_an_answer_are_classified() {
         let kind = |error: &str| classify_in_place(&format!("{{\"error\":{error}}}")).unwrap();
-        let limited = ProviderError::RateLimited { retry_after_ms: None };
-        assert_eq!(kind(r#"{"code":503,"message":"overloaded","status":"UNAVAILABLE"}"#), limited);
-        assert_eq!(kind(r#"{"status":"UNAVAILABLE"}"#), limited);
-        assert_eq!(kind(r#"{"code":8,"status":"RESOURCE_EXHAUSTED","message":"slow"}"#), limited);
+        let limited = ProviderError::RateLimited { message: String::new(), retry_after_ms: None };
+        assert_eq!(wordless(kind(r#"{"code":503,"message":"overloaded","status":"UNAVAILABLE"}"#)), limited);
+        assert_eq!(wordless(kind(r#"{"status":"UNAVAILABLE"}"#)), limited);
+        assert_eq!(wordless(kind(r#"{"code":8,"status":"RESOURCE_EXHAUSTED","message":"slow"}"#)), limited);
         assert!(matches!(kind(r#"{"code":500,"status":"INTERNAL"}"#), ProviderError::Network { .. }));
         assert!(matches!(kind(r#"{"status":"DEADLINE_EXCEEDED"}"#), ProviderError::Network { .. }));
         assert!(matches!(kind(r#"{"status":"UNAUTHENTICATED"}"#), ProviderError::Auth { .. }));

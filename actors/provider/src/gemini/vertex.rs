@@ -14,7 +14,7 @@ use crate::provider::unix_ms;
 use crate::wire::credentials::{Credentials, KeyHeader, NoCredentials};
 use crate::wire::http::is_loopback;
 use crate::wire::service::Service;
-use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_of, service};
+use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_of, service, version_of};
 
 /// The region that needs no choice: Google answers from wherever it has room.
 const REGION: &str = "global";
@@ -107,12 +107,20 @@ impl CloudLocation {
         let project = model.project.as_deref().map(str::trim).filter(|text| !text.is_empty()).unwrap_or(&self.project);
         let base = base_url(model, &host(region).map_err(unusable)?).map_err(unusable)?;
         let resource = resource(&model.id, project, region)?;
-        endpoint(&base, &format!("/v1/{resource}:{method}")).map_err(unusable)
+        let version = version_of(&base).unwrap_or("v1");
+        endpoint(&base, &format!("/{version}/{resource}:{method}")).map_err(unusable)
     }
 }
 
 /// A model's place in a project and region. An id may name its publisher, an endpoint, or the whole place.
 fn resource(id: &str, project: &str, region: &str) -> Result<String, ProviderError> {
+    if id.contains("claude") {
+        let message = format!(
+            "Claude on Vertex is not supported, because it does not speak Gemini's protocol: `{id}` is to be had as \
+             anthropic/ID, or at Amazon as bedrock/ID"
+        );
+        return Err(ProviderError::Other { message });
+    }
     let at = |name: &str| segment(id, name);
     let parts: Vec<&str> = id.split('/').collect();
     let path = match parts.as_slice() {

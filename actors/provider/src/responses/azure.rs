@@ -1,7 +1,8 @@
 //! Azure OpenAI: Responses at a resource of one's own. The model's id is the name of its deployment.
 //!
 //! The base URL ends in `/openai/v1`; one that names only the resource (`https://NAME.openai.azure.com`) gets that
-//! added. One with `/openai/deployments/` in it is a deployment's own address, which needs an `api-version`.
+//! added. One with `/openai/deployments/` in it is a deployment's own address, where there are only chat completions: it
+//! is refused with the right one.
 
 use playhouse_protocol::ModelConfig;
 use reqwest::Url;
@@ -16,8 +17,6 @@ const KEY_HEADER: HeaderName = HeaderName::from_static("api-key");
 const KEY: &str = "AZURE_OPENAI_API_KEY";
 /// The variable of a token of Microsoft Entra, which goes into another header.
 const TOKEN: &str = "AZURE_OPENAI_AD_TOKEN";
-/// The `api-version` of a deployment's address when the model has none.
-const API_VERSION: &str = "2025-04-01-preview";
 
 /// What a resource's address goes on with.
 const V1: &str = "/openai/v1";
@@ -46,16 +45,23 @@ fn base(model: &ModelConfig) -> Result<Url, SetupError> {
         });
     }
     let base = base_url(model, "")?;
-    match base.path() {
-        "" | "/" => endpoint(&base, V1),
+    if let Some((start, rest)) = base.as_str().split_once(DEPLOYMENTS) {
+        let deployment = rest.split('/').next().unwrap_or_default();
+        return Err(SetupError::BadBaseUrl {
+            reason: format!(
+                "a deployment's own address has no Responses: use {start}{V1} and the model azure/{deployment}"
+            ),
+        });
+    }
+    match base.path().trim_end_matches('/') {
+        "" | "/openai" => endpoint(&base, V1),
         _ => Ok(base),
     }
 }
 
 fn url(model: &ModelConfig, base: &Url) -> Result<Url, SetupError> {
     let mut url = endpoint(base, "/responses")?;
-    let set = model.api_version.as_deref().map(str::trim).filter(|version| !version.is_empty());
-    let version = set.or_else(|| base.path().contains(DEPLOYMENTS).then_some(API_VERSION));
+    let version = model.api_version.as_deref().map(str::trim).filter(|version| !version.is_empty());
     if let Some(version) = version {
         url.query_pairs_mut().append_pair("api-version", version);
     }
@@ -87,10 +93,6 @@ mod tests {
             ("https://n.openai.azure.com/openai/v1/", "https://n.openai.azure.com/openai/v1/responses"),
             ("https://n.openai.azure.com", "https://n.openai.azure.com/openai/v1/responses"),
             ("https://n.openai.azure.com/", "https://n.openai.azure.com/openai/v1/responses"),
-            (
-                "https://n.openai.azure.com/openai/deployments/d",
-                "https://n.openai.azure.com/openai/deployments/d/responses?api-version=2025-04-01-preview",
-            ),
             ("https://proxy.example/azure", "https://proxy.example/azure/responses"),
         ] {
             assert_eq!(address(&model(base_url)), expected);
@@ -106,10 +108,21 @@ mod tests {
             "https://n.openai.azure.com/openai/v1/responses?api-version=preview"
         );
         assert_eq!(
-            address(&set("https://n.openai.azure.com/openai/deployments/d", "2026-01-01&x=#y")),
-            "https://n.openai.azure.com/openai/deployments/d/responses?api-version=2026-01-01%26x%3D%23y"
+            address(&set("https://n.openai.azure.com/openai/v1", "2026-01-01&x=#y")),
+            "https://n.openai.azure.com/openai/v1/responses?api-version=2026-01-01%26x%3D%23y"
         );
         assert_eq!(address(&set("https://n.openai.azure.com", " ")), "https://n.openai.azure.com/openai/v1/responses");
+    }
+
+    #[test]
+    fn a_deployment_s_own_address_is_refused_with_the_right_one() {
+        for base_url in [
+            "https://n.openai.azure.com/openai/deployments/d",
+            "https://n.openai.azure.com/openai/deployments/d/chat/completions",
+        ] {
+            let refused = connect(&model(base_url), &Wiring::default()).unwrap_err().to_string();
+            assert!(refused.ends_with("use https://n.openai.azure.com/openai/v1 and the model azure/d"), "{refused}");
+        }
     }
 
     #[test]

@@ -6,12 +6,16 @@
 
 use std::borrow::Cow;
 
+use playhouse_protocol::compat::EffortField;
 use playhouse_protocol::{
-    Content, Message, ProviderError, ResponseFormat, StreamConfig, ThinkingLevel, ToolDefinition,
+    Content, Message, ModelConfig, ProviderError, ReasoningSummary, ResponseFormat, StreamConfig, ThinkingLevel,
+    ToolDefinition,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
+use crate::thinking::{self, Asked};
 use crate::wire::messages::Messages;
 use crate::wire::names::{wire_id, wire_name};
 use crate::wire::schema::{is_strict, parameters};
@@ -48,7 +52,8 @@ struct Head<'a> {
 #[derive(Serialize)]
 struct Reasoning {
     effort: &'static str,
-    summary: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -84,12 +89,14 @@ pub(crate) fn encode_request(
 }
 
 fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> Result<Vec<u8>, serde_json::Error> {
-    let reasoning = match config.thinking_level {
-        ThinkingLevel::Off => None,
-        level @ (ThinkingLevel::Minimal | ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High) => {
-            Some(Reasoning { effort: level.as_str(), summary: "auto" })
-        }
+    let asked = thinking::asked(&config.model_config, EffortField::ReasoningEffort, config.thinking_level)
+        .unwrap_or(Asked::Nothing);
+    let reasoning = match (asked, config.thinking_level) {
+        (Asked::Effort(effort), ThinkingLevel::Off) => Some(Reasoning { effort, summary: None }),
+        (Asked::Effort(effort), _) => Some(Reasoning { effort, summary: summary(&config.model_config) }),
+        (Asked::Nothing | Asked::Thinking(_) | Asked::EnableThinking(_) | Asked::PromptMode, _) => None,
     };
+    let reasons = config.thinking_level != ThinkingLevel::Off && reasoning.is_some();
     let max_tokens = config.max_tokens.or(config.model_config.max_tokens);
     let head = Head {
         model: &config.model_config.id,
@@ -97,8 +104,8 @@ fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> R
         stream: true,
         store: false,
         max_output_tokens: max_tokens.map(|tokens| tokens.max(FEWEST_TOKENS)),
-        temperature: config.temperature.filter(|_| reasoning.is_none()),
-        include: if reasoning.is_some() { &["reasoning.encrypted_content"] } else { &[] },
+        temperature: config.temperature.filter(|_| !reasons),
+        include: if reasons { &["reasoning.encrypted_content"] } else { &[] },
         reasoning,
         text: config.response_format.as_deref().map(|format| TextOptions { format: wire_format(format) }),
         tools: config.tools.iter().map(tool).collect(),
@@ -115,6 +122,16 @@ fn encode(config: &StreamConfig, provider: &str, transcripts: &Transcripts) -> R
         body.extend_from_slice(b"]}");
         body
     })
+}
+
+/// The summary that is asked for.
+fn summary(model: &ModelConfig) -> Option<&'static str> {
+    match model.reasoning_summary.unwrap_or(ReasoningSummary::Auto) {
+        ReasoningSummary::Auto => Some("auto"),
+        ReasoningSummary::Concise => Some("concise"),
+        ReasoningSummary::Detailed => Some("detailed"),
+        ReasoningSummary::Unasked => None,
+    }
 }
 
 fn wire_format(format: &ResponseFormat) -> Format<'_> {
@@ -136,14 +153,37 @@ fn tool(definition: &ToolDefinition) -> Tool<'_> {
     }
 }
 
+/// How the model's messages ended, as far as they are sent back.
+const COMPLETED: Option<&str> = Some("completed");
+
 /// A part of the input.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item<'a> {
-    Message { role: &'static str, content: Vec<Part<'a>> },
-    Reasoning { id: Cow<'a, str>, summary: Vec<Part<'a>>, encrypted_content: Cow<'a, str> },
-    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: Cow<'a, str> },
-    FunctionCallOutput { call_id: Cow<'a, str>, output: Output<'a> },
+    Message {
+        /// The model's messages have one; with nothing kept at the service it stands for nothing there.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<&'static str>,
+        content: Vec<Part<'a>>,
+    },
+    Reasoning {
+        id: Cow<'a, str>,
+        summary: Vec<Part<'a>>,
+        encrypted_content: Cow<'a, str>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+        status: &'static str,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: Output<'a>,
+    },
 }
 
 #[derive(Serialize)]
@@ -184,11 +224,12 @@ fn encode_message(message: &Message, own: &str, out: &mut Messages) -> Result<()
     match message {
         Message::User { content, .. } => match input_parts(content) {
             none if none.is_empty() => Ok(()),
-            content => out.item("user", &Item::Message { role: "user", content }),
+            content => out.item("user", &Item::Message { id: None, role: "user", status: None, content }),
         },
-        Message::Assistant { content, provider, .. } => {
+        Message::Assistant { content, provider, timestamp, .. } => {
             let author = if **provider == *own { Author::Own } else { Author::Other };
-            let mut items: Vec<Item<'_>> = content.iter().filter_map(|block| said(block, author)).collect();
+            let mut items: Vec<Item<'_>> =
+                content.iter().enumerate().filter_map(|(at, block)| said(block, (*timestamp, at), author)).collect();
             // Reasoning goes only with what it led to: the service refuses it alone.
             while let Some(Item::Reasoning { .. }) = items.last() {
                 items.pop();
@@ -202,12 +243,21 @@ fn encode_message(message: &Message, own: &str, out: &mut Messages) -> Result<()
     }
 }
 
+/// An id for what the model said: the same whenever it is sent, and another for each block. `place` is the time of the
+/// message and the block's number in it.
+pub(super) fn message_id(place: (u64, usize), text: &str) -> String {
+    let hash = Sha256::digest(format!("{}/{}/{text}", place.0, place.1));
+    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("msg_{hex}")
+}
+
 /// What a block of the model's message is sent back as.
-fn said(block: &Content, author: Author) -> Option<Item<'_>> {
+fn said(block: &Content, place: (u64, usize), author: Author) -> Option<Item<'_>> {
     match block {
         Content::Text { text } if text.is_empty() => None,
         Content::Text { text } => {
-            Some(Item::Message { role: "assistant", content: vec![Part::OutputText { text, annotations: [] }] })
+            let content = vec![Part::OutputText { text, annotations: [] }];
+            Some(Item::Message { id: Some(message_id(place, text)), role: "assistant", status: COMPLETED, content })
         }
         Content::Thinking { thinking, signature } => {
             let Seal { id, encrypted_content } = match author {
@@ -229,6 +279,7 @@ fn said(block: &Content, author: Author) -> Option<Item<'_>> {
                 Value::String(raw) => Cow::Borrowed(raw),
                 other => Cow::Owned(other.to_string()),
             },
+            status: "completed",
         }),
         Content::Image { .. } => None,
     }

@@ -38,8 +38,9 @@ fn thinking(text: &str, seal: Option<&str>) -> Content {
     Content::Thinking { thinking: text.to_owned(), signature: seal.map(str::to_owned) }
 }
 
-fn output_text(text: &str) -> Value {
-    json!({"type": "message", "role": "assistant", "content":
+/// `at` is the block's number in its message.
+fn output_text(text: &str, at: usize) -> Value {
+    json!({"type": "message", "id": message_id((0, at), text), "status": "completed", "role": "assistant", "content":
         [{"type": "output_text", "text": text, "annotations": []}]})
 }
 
@@ -118,10 +119,10 @@ fn everything_that_can_be_sent() {
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"}, wire_image]},
                 reasoning(json!([{"type": "summary_text", "text": "I think.\n\nI decide."}])),
                 reasoning(json!([])),
-                output_text("ok"),
-                {"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}"},
-                {"type": "function_call", "call_id": "b", "name": "no_such_tool", "arguments": "{\"x\":"},
-                {"type": "function_call", "call_id": mapped, "name": "t", "arguments": "{}"},
+                output_text("ok", 2),
+                {"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}", "status": "completed"},
+                {"type": "function_call", "call_id": "b", "name": "no_such_tool", "arguments": "{\"x\":", "status": "completed"},
+                {"type": "function_call", "call_id": mapped, "name": "t", "arguments": "{}", "status": "completed"},
                 {"type": "function_call_output", "call_id": "a", "output": "one\ntwo"},
                 {"type": "function_call_output", "call_id": "b", "output":
                     [{"type": "input_text", "text": "see"}, wire_image]},
@@ -152,7 +153,7 @@ fn reasoning_goes_back_only_sealed_to_its_own_and_with_what_it_led_to() {
     };
     let after = |seal: Option<&str>| vec![thinking("hm", seal), Content::text("so")];
     assert_eq!(input("openai", after(Some(SEAL)))[0]["type"], "reasoning");
-    let alone = json!([output_text("so")]);
+    let alone = json!([output_text("so", 1)]);
     assert_eq!(input("elsewhere", after(Some(SEAL))), alone);
     for seal in [
         None,
@@ -166,7 +167,7 @@ fn reasoning_goes_back_only_sealed_to_its_own_and_with_what_it_led_to() {
         assert_eq!(input("openai", after(seal)), alone, "{seal:?}");
     }
     let last = vec![Content::text("so"), thinking("hm", Some(SEAL)), thinking("hm", Some(SEAL)), Content::text("")];
-    assert_eq!(input("openai", last), alone);
+    assert_eq!(input("openai", last), json!([output_text("so", 0)]));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::provider::excerpt;
 use crate::wire::failure::classify_object;
 
 /// Codes of too much asked, or of a service with too much to do.
-const BUSY: [&str; 4] = ["rate_limit_exceeded", "insufficient_quota", "server_is_overloaded", "slow_down"];
+const BUSY: [&str; 3] = ["rate_limit_exceeded", "server_is_overloaded", "slow_down"];
 /// Codes of the service's own failure, an HTTP 500 in all but form.
 const BROKEN: [&str; 4] = ["server_error", "internal_error", "internal_server_error", "api_error"];
 /// The code of a request that a filter before the model declined.
@@ -56,7 +56,7 @@ impl<'a> Report<'a> {
 pub(crate) fn classify(error: &str) -> ProviderError {
     let report = Report::read(error);
     if report.is_one_of(&BUSY) {
-        return ProviderError::RateLimited { retry_after_ms: report.message.and_then(|text| asked_wait(&text.0)) };
+        return ProviderError::limited_in_stream(error, report.message.and_then(|text| asked_wait(&text.0)));
     }
     match classify_object(error) {
         ProviderError::Api { message } if report.is_one_of(&BROKEN) => ProviderError::Network { message },
@@ -121,23 +121,30 @@ fn first_wait(text: &str) -> Option<(f64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::wordless;
     use ProviderError as E;
 
     #[test]
     fn f07_errors_are_classified_by_their_codes() {
-        let limited = |after| E::RateLimited { retry_after_ms: after };
+        let limited = |after| E::RateLimited { message: String::new(), retry_after_ms: after };
         let text = "Rate limit reached for gpt-5 on tokens per min (TPM): Limit 30000. Please try again in 1.898s.";
         let error = format!(r#"{{"code":"rate_limit_exceeded","message":"{text}"}}"#);
-        assert_eq!(classify(&error), limited(Some(1_898)));
+        assert_eq!(wordless(classify(&error)), limited(Some(1_898)));
         for (words, wait) in [("1m30s", 90_000), ("2h", 7_200_000), ("6m0s.", 360_000), ("20 ms", 20)] {
             assert_eq!(asked_wait(&format!("Please try again in {words}")), Some(wait), "{words}");
         }
         assert_eq!(asked_wait("try again in a while"), None);
-        assert_eq!(classify(r#"{"code":"insufficient_quota","message":"You exceeded your quota."}"#), limited(None));
-        assert_eq!(classify(r#"{"type":"server_is_overloaded","code":null}"#), limited(None));
-        assert_eq!(classify(r#"{"type":"too_many_requests","code":"too_many_requests"}"#), limited(None));
-        assert_eq!(classify(r#"{"type":"service_unavailable_error","code":null,"message":"Retry."}"#), limited(None));
-        assert_eq!(classify(r#"{"code":"429","message":"x"}"#), limited(None));
+        let spent = classify(r#"{"code":"insufficient_quota","message":"You exceeded your quota."}"#);
+        assert!(
+            matches!(&spent, E::Api { message } if message.ends_with("You exceeded your quota. (insufficient_quota)"))
+        );
+        assert_eq!(wordless(classify(r#"{"type":"server_is_overloaded","code":null}"#)), limited(None));
+        assert_eq!(wordless(classify(r#"{"type":"too_many_requests","code":"too_many_requests"}"#)), limited(None));
+        assert_eq!(
+            wordless(classify(r#"{"type":"service_unavailable_error","code":null,"message":"Retry."}"#)),
+            limited(None)
+        );
+        assert_eq!(wordless(classify(r#"{"code":"429","message":"x"}"#)), limited(None));
         let server = r#"{"code":"server_error","message":"The model failed."}"#;
         assert_eq!(classify(server), E::Network { message: server.to_owned() });
         let long = r#"{"code":"context_length_exceeded","message":"Your input is long."}"#;
@@ -153,7 +160,11 @@ mod tests {
             r#"{"type":"error","sequence_number":2,"error":{"type":"tokens","code":"rate_limit_exceeded","param":null}}"#,
             r#"{"type":"error","code":"rate_limit_exceeded","message":"m","param":null,"sequence_number":1}"#,
         ] {
-            assert_eq!(classify_event(event), E::RateLimited { retry_after_ms: None }, "{event}");
+            assert_eq!(
+                wordless(classify_event(event)),
+                E::RateLimited { message: String::new(), retry_after_ms: None },
+                "{event}"
+            );
         }
         assert_eq!(classify_plain(r#"{"output":[]}"#), None);
         assert!(matches!(classify_plain(r#"{"error":{"code":"server_error"}}"#), Some(E::Network { .. })));
@@ -183,7 +194,10 @@ mod tests {
         let E::Api { message } = classify_http(400, body, None) else { panic!() };
         assert!(message.starts_with("HTTP 400: the service's content filter declined the prompt (content_filter)"));
         assert!(message.ends_with("The response was filtered due to the prompt triggering the policy."), "{message}");
-        assert_eq!(classify_http(429, body, None), E::RateLimited { retry_after_ms: None });
+        assert_eq!(
+            wordless(classify_http(429, body, None)),
+            E::RateLimited { message: String::new(), retry_after_ms: None }
+        );
         assert!(matches!(classify_http(401, "", None), E::Auth { .. }));
         assert!(matches!(classify_http(400, "", None), E::ContextOverflow { .. }));
     }

@@ -46,10 +46,18 @@ fn check_reasoning(body: &Map<String, Value>) -> Checked {
     let Some(reasoning) = body.get("reasoning") else {
         return ensure(!body.contains_key("include"), "a model that does not reason is asked for sealed reasoning");
     };
-    let reasoning = object(reasoning, &["effort", "summary"], &[])?;
+    let reasoning = object(reasoning, &["effort"], &["summary"])?;
+    if reasoning["effort"] == "none" {
+        return ensure(
+            !reasoning.contains_key("summary") && !body.contains_key("include"),
+            "nothing is to be summed up",
+        );
+    }
     let efforts = ["minimal", "low", "medium", "high"];
     ensure(efforts.contains(&text(reasoning, "effort")?), "that is no effort")?;
-    ensure(["auto", "concise", "detailed"].contains(&text(reasoning, "summary")?), "that is no kind of summary")?;
+    if reasoning.contains_key("summary") {
+        ensure(["auto", "concise", "detailed"].contains(&text(reasoning, "summary")?), "that is no kind of summary")?;
+    }
     ensure(body.get("include") == Some(&serde_json::json!(["reasoning.encrypted_content"])), "reasoning is lost")?;
     ensure(!body.contains_key("temperature"), "a model that reasons takes no temperature")
 }
@@ -99,6 +107,8 @@ fn check_tools(tools: Option<&Value>) -> Checked {
 /// The calls of a conversation.
 #[derive(Default)]
 struct Calls {
+    /// The ids of the model\'s messages.
+    messages: BTreeSet<String>,
     /// Those that have not been answered.
     open: BTreeSet<String>,
     /// All that there were.
@@ -128,18 +138,24 @@ fn check_input(input: &Value) -> Checked {
 fn check_item(item: &Value, kind: &str, calls: &mut Calls) -> Checked {
     match kind {
         "message" => {
-            let message = object(item, &["type", "role", "content"], &[])?;
+            let message = object(item, &["type", "role", "content"], &["id", "status"])?;
             let content = list(&message["content"])?;
             match text(message, "role")? {
                 "user" => {
                     ensure(calls.open.is_empty(), "the user speaks before a call is answered")?;
                     content.iter().try_for_each(check_input_part)
                 }
-                "assistant" => content.iter().try_for_each(|part| {
-                    let part = object(part, &["type", "text", "annotations"], &[])?;
-                    ensure(part["type"] == "output_text" && part["annotations"] == serde_json::json!([]), "no output")?;
-                    text(part, "text").map(drop)
-                }),
+                "assistant" => {
+                    ensure(text(message, "id")?.starts_with("msg_"), "Expected an ID that begins with 'msg'")?;
+                    ensure(message["status"] == "completed", "an answer has its status")?;
+                    ensure(calls.messages.insert(text(message, "id")?.to_owned()), "two messages have one id")?;
+                    content.iter().try_for_each(|part| {
+                        let part = object(part, &["type", "text", "annotations"], &[])?;
+                        let is_output = part["type"] == "output_text" && part["annotations"] == serde_json::json!([]);
+                        ensure(is_output, "no output")?;
+                        text(part, "text").map(drop)
+                    })
+                }
                 other => Err(format!("{other} is no role")),
             }
         }
@@ -154,7 +170,7 @@ fn check_item(item: &Value, kind: &str, calls: &mut Calls) -> Checked {
             })
         }
         "function_call" => {
-            let call = object(item, &["type", "call_id", "name", "arguments"], &[])?;
+            let call = object(item, &["type", "call_id", "name", "arguments", "status"], &[])?;
             name(text(call, "name")?)?;
             ensure(call["arguments"].is_string(), "arguments are a text")?;
             let id = text(call, "call_id")?;
@@ -249,9 +265,9 @@ mod tests {
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"},
                     {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"}]},
                 {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"},
-                {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"},
+                {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}", "status": "completed"},
                 {"type": "function_call_output", "call_id": "c", "output": "o"},
-                {"type": "message", "role": "assistant", "content":
+                {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content":
                     [{"type": "output_text", "text": "a", "annotations": []}]},
             ],
         })
@@ -264,7 +280,8 @@ mod tests {
 
     #[test]
     fn what_the_service_would_refuse_is_refused() {
-        let call = json!({"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"});
+        let call =
+            json!({"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}", "status": "completed"});
         let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"});
         let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
         let edits: Vec<(&str, Value)> = vec![
@@ -292,7 +309,8 @@ mod tests {
             ("/input/4", call),
             ("/input/4", reasoning),
             ("/input/4/content/0/text", json!("")),
-            ("/input/4/id", json!("msg_1")),
+            ("/input/4/id", json!("rs_1")),
+            ("/input/4/status", json!("in_progress")),
         ];
         for (path, value) in edits {
             let mut body = whole();

@@ -1,6 +1,6 @@
 use super::super::script::When;
 use super::*;
-use crate::testing::{assistant, config, result};
+use crate::testing::{assistant, config, result, wordless};
 use playhouse_protocol::{AgentMessage, CallReport, History, Purpose, StreamDelta, ToolDefinition};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,10 @@ async fn failures_look_like_a_services() {
     assert!(matches!(error, Err(ProviderError::Incomplete { .. })));
     let limited =
         Scripted::from_json(r#"{"turns":[{"error":{"status":429,"retry_after":1.5}},{"text":"x"}]}"#).unwrap();
-    assert_eq!(run(&limited, &config("hi")).await.1, Err(ProviderError::RateLimited { retry_after_ms: Some(1_500) }));
+    assert_eq!(
+        run(&limited, &config("hi")).await.1.map_err(wordless),
+        Err(ProviderError::RateLimited { message: String::new(), retry_after_ms: Some(1_500) })
+    );
     let error = run(&Scripted::new([Step::text("a")]), &StreamConfig { response: 1, ..config("hi") }).await.1;
     assert_eq!(
         error.unwrap_err().to_string(),

@@ -23,7 +23,7 @@ pub(crate) fn classify_object(body: &str) -> ProviderError {
     let kind = report.kind.as_deref().unwrap_or_default();
     match code.parse::<u16>() {
         Ok(status @ 400..=599) => ProviderError::classify(status, body, None),
-        Ok(_) | Err(_) if code == "rate_limit_exceeded" => ProviderError::RateLimited { retry_after_ms: None },
+        Ok(_) | Err(_) if code == "rate_limit_exceeded" => ProviderError::limited_in_stream(body, None),
         Ok(_) | Err(_) => match (ProviderError::classify_in_stream(body), kind) {
             // The service's own failure, an HTTP 500 in all but form.
             (ProviderError::Api { message }, "server_error" | "api_error") => ProviderError::Network { message },

@@ -52,8 +52,14 @@ impl fmt::Debug for HttpTransport {
 impl Transport for HttpTransport {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
         let HttpRequest { method, url, headers, body } = request;
+        let place = host_and_port(&url);
         let sent = self.0.request(method, url).headers(headers).body(body).send().await;
-        let mut response = sent.map_err(|error| TransportError::broken(describe(error)))?;
+        let mut response = sent.map_err(|error| {
+            TransportError::broken(match error.is_connect() {
+                true => format!("cannot connect to {place}: {}", root_cause(&error)),
+                false => describe(error),
+            })
+        })?;
         let status = response.status().as_u16();
         // Taken out of the response: they lie in the connection's read buffer, and would keep all of it for as long
         // as the body streams.
@@ -101,6 +107,21 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
     // Rounded up to the next second, the date's own precision: earlier than asked is never right.
     let millis = at.as_millisecond().saturating_sub(now.as_millisecond()).max(0);
     Some(Duration::from_secs(u64::try_from(millis).unwrap_or_default().div_ceil(1_000)))
+}
+
+/// `host:port`: all of an address that cannot hold a secret.
+fn host_and_port(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// What an error comes down to.
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// An error with its causes, without the address, which may hold what should not be shown.

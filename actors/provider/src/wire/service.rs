@@ -10,16 +10,19 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
 use playhouse_protocol::{Content, Message, ProviderError, StreamConfig};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::Url;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, KeySource};
 use super::decoder::{Decoder, Finish, Limits, Progress};
 use super::http::{read_start, retry_after};
 use super::transcripts::Transcripts;
 use super::transport::{Body, HttpRequest, HttpResponse, Transport};
+use crate::pictures;
 use crate::provider::{StreamProvider, excerpt, unix_ms};
 use crate::sink::StreamSink;
+use crate::thinking;
 
 /// How much of a failed response is read.
 const ERROR_BODY: usize = 64 << 10;
@@ -123,6 +126,7 @@ pub struct Service {
     protocol: Box<dyn Protocol>,
     transport: Arc<dyn Transport>,
     credentials: Arc<dyn Credentials>,
+    key_source: KeySource,
     headers: HeaderMap,
     options: ServiceOptions,
     transcripts: Transcripts,
@@ -135,6 +139,7 @@ pub(crate) struct Parts {
     pub(crate) protocol: Box<dyn Protocol>,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) credentials: Arc<dyn Credentials>,
+    pub(crate) key_source: KeySource,
     /// Headers that the model's configuration adds.
     pub(crate) headers: HeaderMap,
     pub(crate) options: ServiceOptions,
@@ -152,13 +157,14 @@ impl fmt::Debug for Service {
 
 impl Service {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { provider, place, protocol, transport, credentials, headers, options } = parts;
+        let Parts { provider, place, protocol, transport, credentials, key_source, headers, options } = parts;
         Self {
             provider,
             place,
             protocol,
             transport,
             credentials,
+            key_source,
             headers,
             options,
             transcripts: Transcripts::new(TRANSCRIPTS),
@@ -190,17 +196,35 @@ impl Service {
             let wait = retry_after(&response.headers, Timestamp::now());
             let body = self.text_of(&mut response.body).await;
             let error = self.protocol.classify(response.status, &response.headers, &body, wait);
-            return Err(match (response.status, error) {
-                (404, ProviderError::Api { message }) => {
-                    let place = &self.place;
-                    ProviderError::Api {
-                        message: format!("{message}; check the model's id and the base URL ({place})"),
-                    }
-                }
-                (_, error) => error,
-            });
+            return Err(self.explained(response.status, &response.headers, error));
         }
         Ok(response)
+    }
+
+    /// The error of an answer that failed, with what to do about it where more is known here than in its protocol.
+    fn explained(&self, status: u16, headers: &HeaderMap, error: ProviderError) -> ProviderError {
+        let place = &self.place;
+        match (status, error) {
+            (404, ProviderError::Api { message }) => {
+                ProviderError::Api { message: format!("{message}; check the model's id and the base URL ({place})") }
+            }
+            (300..400, ProviderError::Api { .. }) => {
+                let target = redirect_target(headers, place).unwrap_or_else(|| "an address it does not say".to_owned());
+                ProviderError::Api {
+                    message: format!(
+                        "HTTP {status}: it redirects to {target}, which is not followed: set the base URL ({place}) to \
+                         where the service is now"
+                    ),
+                }
+            }
+            (403, ProviderError::Auth { message }) => {
+                ProviderError::Auth { message: format!("{message}{}", self.key_source.forbidden()) }
+            }
+            (_, ProviderError::Auth { message }) => {
+                ProviderError::Auth { message: format!("{message}{}", self.key_source.refused()) }
+            }
+            (_, error) => error,
+        }
     }
 
     async fn text_of(&self, body: &mut Body) -> String {
@@ -316,6 +340,8 @@ impl Service {
     }
 
     async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+        thinking::check(config)?;
+        pictures::check(config)?;
         let request = self.protocol.request(config, &self.transcripts)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
         let mut body = self.request(request, first_until).await?;
@@ -384,16 +410,28 @@ impl StreamProvider for Service {
 fn redact_error(error: ProviderError, redact: impl Fn(String) -> String) -> ProviderError {
     use ProviderError as E;
     match error {
+        E::RateLimited { message, retry_after_ms } => E::RateLimited { message: redact(message), retry_after_ms },
         E::Network { message } => E::Network { message: redact(message) },
         E::Auth { message } => E::Auth { message: redact(message) },
         E::Api { message } => E::Api { message: redact(message) },
+        E::Picture { message } => E::Picture { message: redact(message) },
         E::ContextOverflow { message } => E::ContextOverflow { message: redact(message) },
         E::Other { message } => E::Other { message: redact(message) },
         E::Incomplete { message } => E::Incomplete { message: redact(message) },
         E::Lost { message } => E::Lost { message: redact(message) },
         E::Unavailable { message, retry_after_ms } => E::Unavailable { message: redact(message), retry_after_ms },
-        unchanged @ (E::RateLimited { .. } | E::Empty { .. } | E::Cancelled) => unchanged,
+        unchanged @ (E::Empty { .. } | E::Cancelled) => unchanged,
     }
+}
+
+/// Where a redirect leads, without its query, which may hold a secret.
+fn redirect_target(headers: &HeaderMap, place: &str) -> Option<String> {
+    let mut target = Url::parse(place).ok()?.join(headers.get(LOCATION)?.to_str().ok()?).ok()?;
+    target.set_query(None);
+    target.set_fragment(None);
+    // A target that takes no user name has none to take out.
+    let _ = target.set_username("").and_then(|()| target.set_password(None));
+    Some(excerpt(target.as_str(), 200))
 }
 
 async fn drain(body: &mut Body) {

@@ -7,7 +7,7 @@ use playhouse_protocol::{ModelConfig, Secret, Vault};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::credentials::{Credentials, KeyHeader, NoCredentials};
+use super::credentials::{Credentials, KeyHeader, KeySource, NoCredentials};
 use super::http::{HttpTransport, is_loopback};
 use super::service::{Parts, Protocol, Service, ServiceOptions};
 use super::transport::Transport;
@@ -129,10 +129,21 @@ pub(crate) fn base_url(model: &ModelConfig, default: &str) -> Result<Url, SetupE
     Ok(url)
 }
 
-/// `{base}{path}`; `path` starts with a slash and may have a query.
+/// `{base}{path}`; `path` starts with a slash and may have a query. What the base ends with is not said again: with the
+/// path `/v1/messages` it may end in `/v1`, or in all of it.
 pub(crate) fn endpoint(base: &Url, path: &str) -> Result<Url, SetupError> {
-    let joined = format!("{}{path}", base.as_str().trim_end_matches('/'));
-    Url::parse(&joined).map_err(|error| SetupError::BadBaseUrl { reason: error.to_string() })
+    let base = base.as_str().trim_end_matches('/');
+    let ends = path.match_indices(['/', '?']).map(|(at, _)| at).chain([path.len()]);
+    let said = ends.rev().filter_map(|end| path.split_at_checked(end)).find(|(start, _)| base.ends_with(start));
+    let rest = said.map_or(path, |(_, rest)| rest);
+    Url::parse(&format!("{base}{rest}")).map_err(|error| SetupError::BadBaseUrl { reason: error.to_string() })
+}
+
+/// The version that a base URL ends with, such as `v1beta`.
+pub(crate) fn version_of(base: &Url) -> Option<&str> {
+    let last = base.path().trim_end_matches('/').rsplit('/').next()?;
+    let is_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    is_version.then_some(last)
 }
 
 /// The model's key, if it has one that is not blank.
@@ -202,6 +213,7 @@ pub(crate) fn service(
         protocol: Box::new(protocol),
         transport,
         credentials,
+        key_source: KeySource::of(model),
         headers: headers_of(model)?,
         options: wiring.options,
     }))

@@ -61,11 +61,12 @@ impl fmt::Debug for HttpResponse {
     }
 }
 
-/// Why a request got no answer, or a body no end. Its text holds no address, which may hold what should not be shown.
+/// Why a request got no answer, or a body no end. Its text holds no more of an address than
+/// host and port: the rest may hold what should not be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
-    /// What went wrong; it holds no address.
+    /// What went wrong; of an address it holds host and port at most.
     pub message: String,
     /// Whether asking again may help.
     pub kind: TransportErrorKind,

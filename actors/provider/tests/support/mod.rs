@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use playhouse_protocol::{
-    AgentMessage, CacheConfig, CallReport, Content, Message, ModelConfig, Purpose, RetryConfig, Secret, StopReason,
-    StreamConfig, StreamDelta, ThinkingLevel, Usage,
+    AgentMessage, CacheConfig, CallReport, Content, Message, ModelConfig, ProviderError, Purpose, RetryConfig, Secret,
+    StopReason, StreamConfig, StreamDelta, ThinkingLevel, Usage,
 };
 use playhouse_provider::{
     Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Patience, StreamProvider,
@@ -331,4 +331,14 @@ async fn read_request(mut socket: TcpStream) -> Option<(String, serde_json::Valu
         }
     }
     Some((head, serde_json::from_slice(&bytes[head_end..]).unwrap(), socket))
+}
+
+/// An error without the service's words at a rate limit.
+pub fn wordless(error: ProviderError) -> ProviderError {
+    match error {
+        ProviderError::RateLimited { retry_after_ms, .. } => {
+            ProviderError::RateLimited { message: String::new(), retry_after_ms }
+        }
+        other => other,
+    }
 }

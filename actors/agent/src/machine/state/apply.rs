@@ -94,8 +94,10 @@ impl Durable {
                     turn.next_attempt = attempt.saturating_add(1);
                     turn.model = *model;
                 }
-                if let ProviderError::Empty { usage } = error.as_ref() {
-                    self.spend_on_nothing(usage);
+                match error.as_ref() {
+                    ProviderError::Empty { usage } => self.spend_on_nothing(usage),
+                    ProviderError::Picture { message } => self.withhold_pictures(message),
+                    _ => {}
                 }
             }
             EntryBody::Responded { message, .. } => self.respond(message, &entry.id),
@@ -408,6 +410,21 @@ impl Durable {
         self.record.push(message);
     }
 
+    /// Puts notes in the place of pictures that the service does not take, from here on.
+    fn withhold_pictures(&mut self, why: &str) {
+        self.record.withhold_pictures(&format!(
+            "[a picture was here; it is left out, because the provider does not take it: {why}]"
+        ));
+        self.count_digest();
+    }
+
+    fn count_digest(&mut self) {
+        self.digest = Digest::default();
+        for message in self.record.messages().as_slice() {
+            self.digest.add(message);
+        }
+    }
+
     /// Goes on from an earlier point of the conversation.
     fn go_back(&mut self, to: Option<&EntryId>, first: Option<u32>, messages: Option<usize>) {
         match (messages, to) {
@@ -415,10 +432,7 @@ impl Durable {
             (None, Some(entry)) => self.record.cut(&Point::After { entry: entry.clone(), first }),
             (None, None) => self.record.cut(&Point::Start),
         }
-        self.digest = Digest::default();
-        for message in self.record.messages().as_slice() {
-            self.digest.add(message);
-        }
+        self.count_digest();
     }
 
     pub(super) fn load(&mut self, entry: &EntryId, messages: &[Arc<AgentMessage>]) {

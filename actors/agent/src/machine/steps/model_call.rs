@@ -147,11 +147,17 @@ impl Machine {
         match error {
             // Another model would be asked the same: what is too long for one is for compaction.
             error @ (ProviderError::ContextOverflow { .. } | ProviderError::Cancelled) => self.fail_with(&error),
+            // What is refused once is refused for ever: the conversation goes on without it.
+            error @ ProviderError::Picture { .. } if self.durable.record.has_pictures() => {
+                self.attempt_failed(error, 0, self.durable.fallen_back());
+                self.flight.run.call = None;
+            }
             error @ (ProviderError::RateLimited { .. }
             | ProviderError::Unavailable { .. }
             | ProviderError::Network { .. }
             | ProviderError::Auth { .. }
             | ProviderError::Api { .. }
+            | ProviderError::Picture { .. }
             | ProviderError::Empty { .. }
             | ProviderError::Other { .. }
             // The connection has asked again as often as it may.

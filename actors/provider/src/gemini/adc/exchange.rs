@@ -164,7 +164,10 @@ impl TokenResponse {
         let said = || format!("HTTP {}: {}", self.status, excerpt(&secrets.redact(self.body.clone()), 300));
         match self.status {
             200..=299 => Ok(()),
-            429 | 503 => Err(ProviderError::RateLimited { retry_after_ms: None }),
+            429 | 503 => {
+                let message = format!("Google gave no token ({})", said());
+                Err(ProviderError::RateLimited { message, retry_after_ms: None })
+            }
             408 | 500..=599 => Err(ProviderError::Network { message: format!("Google gave no token ({})", said()) }),
             _ => Err(ProviderError::Auth { message: format!("Google refused the credentials ({}): {advice}", said()) }),
         }
