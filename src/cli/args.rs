@@ -12,6 +12,7 @@ use playhouse::from_config::Exchanges;
 use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
+use crate::cli::terminal::output::OutputArgs;
 use crate::cli::terminal::text::{Tint, error_line};
 
 /// Runs language-model agents that survive crashes.
@@ -99,9 +100,8 @@ pub struct RunArgs {
     pub no_plan: bool,
     #[command(flatten)]
     pub recordings: RecordingArgs,
-    /// Print one event per line as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Flags that are settings: they win over the environment and the files, which docs/configuration.md describes.
@@ -207,9 +207,8 @@ pub struct ResumeArgs {
     pub allow: AllowArgs,
     #[command(flatten)]
     pub recordings: RecordingArgs,
-    /// Print one event per line as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -241,9 +240,8 @@ pub enum PlanCommand {
         allow: AllowArgs,
         #[command(flatten)]
         recordings: RecordingArgs,
-        /// Print one event per line as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Drops the changes; the agent is told
     Reject {

@@ -15,6 +15,8 @@ pub enum Exit {
     Refused(String),
     /// A limit stopped the run.
     Limit(String),
+    /// The run is done and its answer is incomplete, which `--fail-incomplete` does not accept.
+    Incomplete(String),
     /// A signal asked to stop.
     Interrupted(String),
     /// Whoever read the output is gone.
@@ -29,22 +31,37 @@ impl Exit {
         Self::Refused(error.to_string())
     }
 
-    /// The exit code; README.md lists them.
+    /// The exit code; docs/outcomes.md lists them.
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
             Self::Refused(_) => 2,
             Self::Limit(_) => 3,
+            Self::Incomplete(_) => 4,
             Self::Interrupted(_) => signals::exit_code(),
             Self::HungUp => INTERRUPTED,
             Self::Told(code) => *code,
         }
     }
 
+    /// What is wrong, unless that was said already.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Failed(text)
+            | Self::Refused(text)
+            | Self::Limit(text)
+            | Self::Incomplete(text)
+            | Self::Interrupted(text) => Some(text),
+            Self::HungUp | Self::Told(_) => None,
+        }
+    }
+
     /// Says it on stderr.
     pub fn tell(&self) {
         match self {
-            Self::Failed(text) | Self::Refused(text) | Self::Limit(text) => error_line("error: ", text, Tint::Red),
+            Self::Failed(text) | Self::Refused(text) | Self::Limit(text) | Self::Incomplete(text) => {
+                error_line("error: ", text, Tint::Red);
+            }
             Self::Interrupted(text) => error_line("", text, Tint::None),
             Self::HungUp | Self::Told(_) => {}
         }

@@ -2,6 +2,7 @@
 
 pub mod ask;
 pub mod follow;
+pub mod output;
 mod question;
 pub mod signals;
 mod sub_agents;

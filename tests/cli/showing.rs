@@ -28,10 +28,10 @@ fn piped_it_is_plain_and_helpers_stand_beneath_their_agent() {
     let desk = Desk::new();
     let script = two_helpers(&desk);
     let done = desk.run(&[&FLAGS[..], &["--script", &script]].concat());
-    done.said("Asking around.\nThere is one file.\n");
+    done.said("There is one file.\n");
     assert!(!done.err.contains('\x1b') && !done.err.contains("tokens in"), "{done:?}");
     let lines: Vec<&str> = done.err.lines().collect();
-    assert_eq!(&lines[..2], ["▸ sub_agent 1: count the files", "▸ sub_agent 2: say nothing"]);
+    assert_eq!(&lines[..3], ["Asking around.", "▸ sub_agent 1: count the files", "▸ sub_agent 2: say nothing"]);
     assert!(lines.contains(&"│ sub_agent 1 ▸ list_files: ."), "{lines:#?}");
     assert!(lines.iter().any(|line| line.starts_with("│ sub_agent 1 • list_files: . (1 entr")), "{lines:#?}");
     let ended =
@@ -76,7 +76,7 @@ fn what_turns_text_around_is_visible_on_a_terminal() {
     let desk = Desk::new();
     let odd = "a\u{202e}b\u{2066}c\u{200f}d\u{9b}e";
     let call = json!({"name": "list_files", "arguments": {"path": odd}});
-    let script = desk.script("s.json", json!([{"text": odd, "tool_calls": [call]}, {"text": "Done."}]));
+    let script = desk.script("s.json", json!([{"text": odd, "tool_calls": [call]}, {"text": odd}]));
     let run = ["run", "--script", script.as_str(), odd];
     let as_json = [&run[..], &["--json"]].concat();
     let (_, run_screen) = desk.on_terminal(&run);

@@ -1,47 +1,61 @@
 //! What a run looks like: text for a person, or one event per line.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
+use playhouse::agent::RunReport;
 use playhouse::protocol::entry::{BlockStage, PlannedChange};
 use playhouse::protocol::{
     AgentEvent, AgentId, Event, LoopId, Message, MessageId, SessionId, StopReason, StreamDelta, ToolResult,
     mask_patterns,
 };
 use playhouse::tools::summary;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
+use crate::cli::exit::Exit;
 use crate::cli::terminal::ask::{Asking, can_ask};
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::output::{Detail, Incomplete, OutputArgs, OutputForm, closed, document};
 use crate::cli::terminal::sub_agents::SubAgents;
-use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, stderr_colours};
+use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, size, stderr_colours};
 use crate::cli::terminal::totals::Totals;
 
 /// How many refusals of one call are shown.
 const MOST_REFUSED: usize = 3;
 
-/// What goes to stdout.
+/// How many runs share the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputForm {
-    /// The model's text as it streams.
-    Text,
-    /// The model's text, all at once when the run is over: several runs share the output.
-    Gathered,
-    /// One event per line.
-    Json,
+pub enum Runs {
+    One,
+    Several,
 }
 
-impl OutputForm {
-    /// The form for one run.
-    pub fn of(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
-    }
+/// What becomes of the model's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// It is on the screen as it comes.
+    Streams,
+    /// The last message is the answer, and is written when the run is over; those before it go to stderr.
+    Held,
+}
+
+/// A run that is over, as far as this process can tell.
+#[derive(Debug)]
+struct Ended {
+    session: SessionId,
+    /// `None` when the run did not end here.
+    report: Option<Arc<RunReport>>,
 }
 
 /// Shows one session's events.
 #[derive(Debug)]
 pub struct View {
-    form: OutputForm,
+    output: OutputArgs,
+    flow: Flow,
     asking: Asking,
     colours: bool,
     /// Whether stdout is a screen, which text must not control.
@@ -58,30 +72,45 @@ pub struct View {
     /// The message that streams.
     open: Option<MessageId>,
     mid_line: bool,
-    gathered: String,
-    ended: HashSet<LoopId>,
+    /// What the open message has put on the screen, and whether something stands below it.
+    streamed: String,
+    disturbed: bool,
+    /// The last message, as long as it may be the answer.
+    held: Option<String>,
+    seen_ends: HashSet<LoopId>,
+    ended: Option<Ended>,
     sub_agents: SubAgents,
     totals: Totals,
     broken: Option<io::Error>,
 }
 
 impl View {
-    /// A view in this form.
-    pub fn new(form: OutputForm, asking: &Asking) -> Self {
+    /// A view as the flags want it.
+    pub fn new(output: &OutputArgs, runs: Runs, asking: &Asking) -> Self {
+        let screen = io::stdout().is_terminal();
+        let is_told = output.form() != OutputForm::StreamJson && output.detail() != Detail::Quiet;
+        let flow = match (output.form(), runs) {
+            (OutputForm::Text, Runs::One) if screen && is_told => Flow::Streams,
+            (OutputForm::Text | OutputForm::Json | OutputForm::StreamJson, Runs::One | Runs::Several) => Flow::Held,
+        };
         Self {
-            form,
+            output: output.clone(),
+            flow,
             asking: asking.clone(),
             colours: stderr_colours(),
-            screen: io::stdout().is_terminal(),
+            screen,
             unattended: !can_ask(),
-            progress: form == OutputForm::Text && io::stderr().is_terminal(),
+            progress: is_told && runs == Runs::One && io::stderr().is_terminal(),
             waiting: None,
             drawn: false,
             frame: 0,
             open: None,
             mid_line: false,
-            gathered: String::new(),
-            ended: HashSet::new(),
+            streamed: String::new(),
+            disturbed: false,
+            held: None,
+            seen_ends: HashSet::new(),
+            ended: None,
             sub_agents: SubAgents::default(),
             totals: Totals::new(Instant::now()),
             broken: None,
@@ -93,12 +122,12 @@ impl View {
         self.sub_agents.take(event);
         self.totals.take(&event.event);
         if let AgentEvent::AgentEnd { .. } = &event.event {
-            self.ended.extend(event.loop_id.clone());
+            self.seen_ends.extend(event.loop_id.clone());
         }
-        let shown = match self.form {
+        let shown = match self.output.form() {
             _ if self.broken.is_some() => Ok(()),
-            OutputForm::Json => json_line(event),
-            OutputForm::Text | OutputForm::Gathered => self.tell(event),
+            OutputForm::StreamJson => json_line(event),
+            OutputForm::Text | OutputForm::Json => self.tell(event),
         };
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
@@ -108,7 +137,7 @@ impl View {
 
     /// Says what waits for approval, and how to give it.
     pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
-        if self.form == OutputForm::Json {
+        if self.output.form() == OutputForm::StreamJson {
             return;
         }
         let changes =
@@ -119,11 +148,18 @@ impl View {
     /// Whose run it is: everyone else is a sub-agent.
     pub fn is_of(&mut self, agent: &AgentId) {
         self.sub_agents.root_is(agent);
+        self.ended = None;
+        self.narrate_held();
+    }
+
+    /// How the run ended; `None` if it did not end here.
+    pub fn has_ended(&mut self, session: &SessionId, report: Option<Arc<RunReport>>) {
+        self.ended = Some(Ended { session: session.clone(), report });
     }
 
     /// Whether the end of this run was shown.
     pub fn saw_end(&self, run: &LoopId) -> bool {
-        self.ended.contains(run)
+        self.seen_ends.contains(run)
     }
 
     /// Whether everything could be written.
@@ -131,21 +167,81 @@ impl View {
         self.broken.as_ref().map_or(Ok(()), Err)
     }
 
-    /// Ends the output: what was gathered is written, a line that is open is closed.
-    pub fn finish(&mut self) -> io::Result<()> {
+    /// Ends the output with the answer, if it is not on the screen, and with what is missing in it.
+    pub fn finish(&mut self, done: Result<(), Exit>) -> Result<(), Exit> {
         self.waiting = None;
         self.clear();
-        if self.broken.is_some() {
-            return Ok(());
+        let ended_line = if self.broken.is_some() { Ok(()) } else { self.end_line() };
+        let ended = self.ended.take().filter(|_| !matches!(done, Err(Exit::Refused(_))));
+        let report = ended.as_ref().and_then(|ended| ended.report.as_deref()).filter(|_| done.is_ok());
+        let incomplete = report.and_then(Incomplete::of);
+        let done = done.and_then(|()| ended_line.map_err(|error| unwritten(&error)));
+        let done = done.and_then(|()| self.output.judged(incomplete));
+        let written = match (self.output.form(), &ended) {
+            _ if self.broken.is_some() => Ok(()),
+            (OutputForm::Json, Some(Ended { session, report })) => {
+                write_out(&document(session, report.as_deref(), &self.totals, &done))
+            }
+            (OutputForm::Text, _) if self.flow == Flow::Held => {
+                report.map_or(Ok(()), |report| write_out(&self.on_screen(&closed(&report.text()))))
+            }
+            (OutputForm::Text | OutputForm::Json | OutputForm::StreamJson, _) => Ok(()),
+        };
+        match report {
+            Some(report) => {
+                self.held = None;
+                self.output.keep(&report.text())?;
+            }
+            None => self.narrate_held(),
         }
-        self.end_line()?;
-        let gathered = std::mem::take(&mut self.gathered);
-        if gathered.is_empty() { Ok(()) } else { write_out(&gathered) }
+        if let (Some(incomplete), Ok(())) = (incomplete, &done) {
+            self.warn(&format!("note: {incomplete}"));
+        }
+        done?;
+        written.map_err(|error| unwritten(&error))
+    }
+
+    /// Text that may be shown as it is.
+    fn on_screen<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.screen { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) }
+    }
+
+    /// The message that was held is no answer: another one came, or the run failed.
+    fn narrate_held(&mut self) {
+        if let Some(text) = self.held.take() {
+            self.narrate(&text);
+        }
+    }
+
+    /// Words of the model that are not its answer.
+    fn narrate(&mut self, text: &str) {
+        if text.trim().is_empty() || self.output.detail() == Detail::Quiet {
+            return;
+        }
+        self.clear();
+        let text = closed(text);
+        let shown = if io::stderr().is_terminal() { Cow::Owned(harmless(&text)) } else { Cow::Borrowed(&*text) };
+        // With stderr gone there is nobody to tell.
+        let _ = io::stderr().lock().write_all(shown.as_bytes());
     }
 
     /// Whether [`View::tick`] has something to do.
     pub fn has_progress(&self) -> bool {
         self.progress && self.waiting.is_some()
+    }
+
+    /// Whether nothing is written before the end, so that a reader who leaves is not noticed by writing.
+    pub fn waits_with_answer(&self) -> bool {
+        self.flow == Flow::Held && self.output.form() != OutputForm::StreamJson
+    }
+
+    /// Whether whoever was to read the answer is gone.
+    pub fn has_lost_reader(&mut self) -> bool {
+        if self.waits_with_answer() && self.broken.is_none() && !stdout_is_read() {
+            self.broken = Some(io::ErrorKind::BrokenPipe.into());
+            return true;
+        }
+        false
     }
 
     /// Draws the next frame of the progress line.
@@ -172,7 +268,19 @@ impl View {
 
     /// A line beside the text.
     pub fn note(&mut self, tint: Tint, line: &str) {
+        if self.output.detail() != Detail::Quiet {
+            self.put_line(tint, line);
+        }
+    }
+
+    /// What has to be said even when nothing else is.
+    pub fn warn(&mut self, line: &str) {
+        self.put_line(Tint::Red, line);
+    }
+
+    fn put_line(&mut self, tint: Tint, line: &str) {
         self.clear();
+        self.disturbed = true;
         let before = if self.asking.is_open() { "\n" } else { "" };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
@@ -189,10 +297,17 @@ impl View {
                 if self.sub_agents.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
-                StreamDelta::Text { delta } => {
-                    self.open = Some(message_id.clone());
-                    self.say(delta)?;
-                }
+                StreamDelta::Text { delta } => match self.flow {
+                    Flow::Streams => {
+                        if self.open.as_ref() != Some(message_id) {
+                            self.open = Some(message_id.clone());
+                            self.streamed.clear();
+                            self.disturbed = false;
+                        }
+                        self.say(delta)?;
+                    }
+                    Flow::Held => self.wait_for("the model is writing"),
+                },
                 StreamDelta::Thinking { .. } => self.wait_for("the model is thinking"),
                 StreamDelta::ToolCallDelta { .. } => self.wait_for("waiting for the model"),
             },
@@ -200,10 +315,25 @@ impl View {
                 Some(Message::Assistant { stop_reason, .. }) => {
                     let streamed = self.open.take().is_some_and(|open| open == *message_id);
                     self.waiting = None;
-                    if !streamed && *stop_reason != StopReason::Error {
-                        self.say(&message.llm().map(Message::text).unwrap_or_default())?;
+                    let text = message.llm().map(Message::text).unwrap_or_default();
+                    match (self.flow, stop_reason) {
+                        (Flow::Streams, StopReason::Error) if streamed => self.strike()?,
+                        (_, StopReason::Error) => {}
+                        (Flow::Streams, _) => {
+                            if !streamed {
+                                self.say(&text)?;
+                            }
+                            self.end_line()?;
+                        }
+                        (Flow::Held, StopReason::ToolUse) => {
+                            self.narrate_held();
+                            self.narrate(&text);
+                        }
+                        (Flow::Held, StopReason::Stop | StopReason::Length | StopReason::Aborted) => {
+                            self.narrate_held();
+                            self.held = Some(text);
+                        }
                     }
-                    self.end_line()?;
                 }
                 Some(Message::User { .. } | Message::ToolResult { .. }) | None => {}
             },
@@ -270,9 +400,8 @@ impl View {
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
-                if self.sub_agents.of(event).is_none() {
-                    self.open = None;
-                    self.end_line()?;
+                if self.sub_agents.of(event).is_none() && self.open.take().is_some() {
+                    self.strike()?;
                 }
                 self.beside(event, Tint::Dim, &format!("! the agent goes on from its journal: {reason}"));
             }
@@ -314,26 +443,40 @@ impl View {
         self.waiting = None;
         self.clear();
         self.mid_line = !text.ends_with('\n');
-        match (self.form, self.screen) {
-            (OutputForm::Gathered, _) => {
-                self.gathered.push_str(text);
-                Ok(())
-            }
-            (_, true) => write_out(&harmless(text)),
-            (_, false) => write_out(text),
-        }
+        self.streamed.push_str(text);
+        write_out(&self.on_screen(text))
     }
 
     fn end_line(&mut self) -> io::Result<()> {
-        if !std::mem::take(&mut self.mid_line) {
-            return Ok(());
-        }
-        if self.form == OutputForm::Gathered {
-            self.gathered.push('\n');
-            return Ok(());
-        }
-        write_out("\n")
+        if std::mem::take(&mut self.mid_line) { write_out("\n") } else { Ok(()) }
     }
+
+    /// What the open message has put on the screen is no part of the answer.
+    fn strike(&mut self) -> io::Result<()> {
+        let text = std::mem::take(&mut self.streamed);
+        self.clear();
+        if text.trim().is_empty() {
+            return self.end_line();
+        }
+        let room = if self.colours && !self.disturbed { size() } else { None };
+        if let Some((columns, rows)) = room {
+            let taken = rows_of(&harmless(&text), columns);
+            if taken < rows {
+                let up = if taken > 1 { format!("\x1b[{}A", taken - 1) } else { String::new() };
+                self.mid_line = false;
+                let struck = cut(&one_line(&text), columns.saturating_sub(1));
+                return write_out(&format!("\r{up}\x1b[J\x1b[2m\x1b[9m{struck}\x1b[0m\n"));
+            }
+        }
+        self.end_line()?;
+        self.note(Tint::Red, "✗ discarded: what stands above is no part of the answer");
+        Ok(())
+    }
+}
+
+/// How many rows a text has taken, the one with the cursor included.
+fn rows_of(text: &str, columns: usize) -> usize {
+    text.split('\n').map(|line| line.chars().count().max(1).div_ceil(columns.max(1))).sum()
 }
 
 fn seconds(millis: u64) -> String {
@@ -351,6 +494,14 @@ fn refused(tool_name: &str, result: &ToolResult) -> Vec<String> {
         texts.push(format!("… and {more} more"));
     }
     texts
+}
+
+/// Whether stdout is no pipe, or one with a reader.
+fn stdout_is_read() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let told = poll(&mut asked, Some(&Timespec::default()));
+    told.is_err() || asked.iter().all(|one| !one.revents().contains(PollFlags::ERR))
 }
 
 /// One event on one line of stdout.
