@@ -12,6 +12,7 @@ use playhouse::from_config::Exchanges;
 use playhouse::protocol::{EventId, SessionId};
 use playhouse::session::ChainHash;
 
+use crate::cli::exit::codes_help;
 use crate::cli::terminal::output::OutputArgs;
 use crate::cli::terminal::text::{Tint, error_line};
 
@@ -20,7 +21,7 @@ use crate::cli::terminal::text::{Tint, error_line};
 /// Every run is journaled as it happens: what a crash, a kill or a power cut leaves unfinished, `playhouse resume`
 /// finishes.
 #[derive(Debug, Parser)]
-#[command(name = "playhouse", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "playhouse", version, arg_required_else_help = true, after_help = codes_help())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -45,23 +46,20 @@ pub struct SharedArgs {
 /// The flag whose value is the name of a file, not a model's.
 const SCRIPT: &str = "--script";
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 the run failed, 2 refused before a run started, 3 a limit stopped it, 130 interrupted.";
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Shows the product at work: twelve sub-agents, real tools, a crash; no key, no network
     Demo,
     /// Prompts an agent and prints its answer as it comes
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Run(Box<RunArgs>),
     /// Finishes what a dead process left
     ///
     /// Without SESSION: every unfinished session that no live process holds. Nothing to do is no error.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Resume(ResumeArgs),
     /// Shows, approves and rejects the changes that `run --plan` has queued
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Plan(PlanArgs),
     /// Lists, shows and removes sessions
     Sessions(SessionsArgs),
@@ -229,6 +227,7 @@ pub enum PlanCommand {
         json: bool,
     },
     /// Carries the changes out, in order, and lets the agent go on
+    #[command(after_help = codes_help())]
     Approve {
         /// Of which session
         #[arg(value_parser = session_id)]

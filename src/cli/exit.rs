@@ -6,6 +6,25 @@ use crate::cli::terminal::text::{Tint, error_line};
 /// The exit code of a program that was interrupted from the keyboard, or whose output nobody reads any more.
 pub const INTERRUPTED: u8 = 130;
 
+/// Every exit code and what it means, for the help; docs/outcomes.md has the same table.
+const CODES: [(u8, &str); 9] = [
+    (0, "done, or nothing to do"),
+    (1, "the run failed, or a check found something wrong"),
+    (2, "refused before a run started"),
+    (3, "a limit stopped the run"),
+    (4, "the answer is incomplete, and --fail-incomplete was given"),
+    (129, "ended by SIGHUP"),
+    (130, "ended by SIGINT, or whoever read the output left"),
+    (131, "ended by SIGQUIT"),
+    (143, "ended by SIGTERM"),
+];
+
+/// The exit codes, below the help.
+pub fn codes_help() -> String {
+    let lines: Vec<String> = CODES.iter().map(|(code, meaning)| format!("  {code:<3}  {meaning}")).collect();
+    format!("Exit codes:\n{}", lines.join("\n"))
+}
+
 /// Why the program does not end with 0. The text is one line that says what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -213,3 +213,63 @@ fn f66_on_a_terminal_what_was_discarded_is_struck_and_replaced() {
     let (_, screen) = desk.on_terminal_without_colours(&["run", "hi", "--script", &script]);
     assert!(screen.contains("Hello t\r\n✗ discarded: what stands above is no part of the answer\r\n"), "{screen:?}");
 }
+
+#[test]
+fn an_answer_that_is_cut_or_refused_is_said_so_and_fails_only_if_that_is_asked_for_on_every_wire() {
+    type Case = (fn() -> Answer, &'static str, &'static str, &'static str);
+    let cases: [Case; 3] = [
+        (|| Answer::Full("Half an ans"), "Half an ans\n", "length", "the answer is cut off"),
+        (|| Answer::Refuses("Well, "), "Well, \n", "refusal", "the model declined to answer"),
+        (|| Answer::Refuses(""), "[The model declined to answer: ", "refusal", "the model declined to answer"),
+    ];
+    for wire in &WIRES {
+        for (answer, out, name, told) in cases {
+            let case = format!("{} {name}", wire.provider);
+            let done = ask(wire, &[], move |_, _| answer());
+            assert!(done.code == Some(0) && done.out.starts_with(out), "{case}: {done:?}");
+            assert!(done.err.starts_with("note: ") && done.err.lines().count() == 1, "{case}: {done:?}");
+            assert!(done.err.contains(told), "{case}: {done:?}");
+            let done = ask(wire, &["--fail-incomplete", "--output", "json"], move |_, _| answer());
+            let document: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+            let parts = ["incomplete", "exit_code"].map(|part| document[part].clone());
+            assert_eq!((done.code, parts), (Some(4), [json!(name), json!(4)]), "{case}: {done:?}");
+            assert!(document["answer"].is_string() && document["error"].as_str().unwrap().contains(told), "{document}");
+            assert!(done.err.starts_with("error: ") && done.err.lines().count() == 1, "{case}: {done:?}");
+        }
+        let done = ask(wire, &["--fail-incomplete"], |_, _| Answer::Says("All of it."));
+        assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "All of it.\n", ""), "{done:?}");
+    }
+}
+
+#[test]
+fn an_answer_without_words_is_said_so() {
+    let desk = Desk::new();
+    // A model that has called a tool and then has nothing to add is asked again, and then the run fails.
+    let script = desk.script("s.json", json!([{"text": " \n"}]));
+    let done = desk.run(&["run", "a", "--script", &script, "--fail-incomplete"]);
+    assert!(done.out.trim().is_empty() && done.err.contains("empty"), "{done:?}");
+    assert!(matches!(done.code, Some(1 | 4)), "{done:?}");
+}
+
+#[test]
+fn exit_codes_are_the_same_in_the_help_and_in_the_docs() {
+    let desk = Desk::new();
+    let docs = include_str!("../../docs/outcomes.md");
+    let (_, table) = docs.split_once("## Exit codes").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let of_docs: Vec<(u8, String)> = rows
+        .filter_map(|(code, text)| Some((code.parse().ok()?, text.trim_end_matches(" |").to_owned())))
+        .map(|(code, text)| (code, text.split([':', ';']).next().unwrap().to_owned()))
+        .collect();
+    for args in [&["--help"][..], &["run", "--help"], &["resume", "--help"], &["plan", "approve", "--help"]] {
+        let help = desk.run(args);
+        let (_, listed) = help.out.split_once("Exit codes:\n").unwrap_or_else(|| panic!("{args:?}: {help:?}"));
+        let of_help = listed.lines().map(|line| line.trim().split_once(char::is_whitespace).unwrap());
+        let of_help: Vec<(u8, String)> =
+            of_help.map(|(code, text)| (code.parse().unwrap(), text.trim().to_owned())).collect();
+        assert_eq!(of_help, of_docs, "{args:?}");
+    }
+    let codes: Vec<u8> = of_docs.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes, [0, 1, 2, 3, 4, 129, 130, 131, 143]);
+}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use playhouse::agent::RunReport;
-use playhouse::protocol::{Outcome, SessionId};
+use playhouse::protocol::{Message, Outcome, SessionId, StopReason};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
@@ -145,17 +145,16 @@ pub enum Incomplete {
     Empty,
 }
 
-/// How decoders begin the text of a refusal that came without a word.
-const DECLINED: &str = "[The model declined to answer: ";
-
 impl Incomplete {
     /// What is missing in a run's answer; `None` if it is whole, or if there is none.
     pub fn of(report: &RunReport) -> Option<Self> {
-        let text = report.text();
+        let spoken = report.messages.iter().rev().filter_map(|message| message.llm());
+        let refusal =
+            |message: &Message| matches!(message, Message::Assistant { stop_reason: StopReason::Refusal, .. });
         match &report.outcome {
             Outcome::Length => Some(Self::Length),
-            Outcome::Stop if text.starts_with(DECLINED) => Some(Self::Refusal),
-            Outcome::Stop if text.trim().is_empty() => Some(Self::Empty),
+            Outcome::Stop if spoken.take(1).any(refusal) => Some(Self::Refusal),
+            Outcome::Stop if report.text().trim().is_empty() => Some(Self::Empty),
             Outcome::Stop
             | Outcome::Error { .. }
             | Outcome::Aborted

@@ -329,7 +329,10 @@ impl View {
                             self.narrate_held();
                             self.narrate(&text);
                         }
-                        (Flow::Held, StopReason::Stop | StopReason::Length | StopReason::Aborted) => {
+                        (
+                            Flow::Held,
+                            StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::Aborted,
+                        ) => {
                             self.narrate_held();
                             self.held = Some(text);
                         }
