@@ -87,6 +87,14 @@ fn json_is_one_document_about_the_run() {
             "{}: {document}",
             wire.provider
         );
+        let docs = include_str!("../../docs/events.md");
+        let (_, table) = docs.split_once("## The document of").unwrap();
+        let documented = table.split("\n## ").next().unwrap().lines().filter_map(|line| line.strip_prefix("| `"));
+        let mut documented: Vec<&str> = documented.map(|line| line.split('`').next().unwrap()).collect();
+        documented.sort();
+        let mut fields: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
+        fields.sort();
+        assert_eq!(fields, documented, "docs/events.md has them all");
         assert!(document["session_id"].is_string() && document["duration_ms"].is_u64(), "{document}");
         assert!(document["usage"]["total_tokens"].is_u64() && document["cost_usd"].is_null(), "{document}");
     }
