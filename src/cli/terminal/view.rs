@@ -18,10 +18,15 @@ use serde_json::Value;
 
 use crate::cli::exit::Exit;
 use crate::cli::terminal::ask::{Asking, can_ask};
+use crate::cli::terminal::cards;
 use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::live::Live;
+use crate::cli::terminal::markdown::{Markdown, ScreenLine};
 use crate::cli::terminal::output::{Detail, Incomplete, OutputArgs, OutputForm, closed, document};
 use crate::cli::terminal::sub_agents::SubAgents;
-use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, size, stderr_colours};
+use crate::cli::terminal::text::{
+    Tint, cut, fitted, for_stdout, harmless, one_line, size, stderr_colours, stderr_size, stdout_colours,
+};
 use crate::cli::terminal::totals::Totals;
 
 /// How many refusals of one call are shown.
@@ -62,19 +67,24 @@ pub struct View {
     screen: bool,
     /// Whether nobody can be asked.
     unattended: bool,
-    /// Whether stderr has a progress line.
+    /// Whether somebody watches stderr.
     progress: bool,
-    /// What is waited for, and since when.
-    waiting: Option<(String, Instant)>,
-    /// Whether the progress line is on the screen.
-    drawn: bool,
-    frame: usize,
+    /// Whether lines at its bottom may change.
+    is_live: bool,
+    live: Live,
+    /// How many questions wait for an answer; the bottom of the screen is theirs.
+    questions: usize,
     /// The message that streams.
     open: Option<MessageId>,
     mid_line: bool,
     /// What the open message has put on the screen, and whether something stands below it.
     streamed: String,
     disturbed: bool,
+    /// The message as Markdown, where that is shown, and the rows it has taken.
+    page: Option<Markdown>,
+    rows: usize,
+    /// What the model has thought and nobody was shown.
+    thought: String,
     /// The last message, as long as it may be the answer.
     held: Option<String>,
     seen_ends: HashSet<LoopId>,
@@ -101,13 +111,16 @@ impl View {
             screen,
             unattended: !can_ask(),
             progress: is_told && runs == Runs::One && io::stderr().is_terminal(),
-            waiting: None,
-            drawn: false,
-            frame: 0,
+            is_live: is_told && runs == Runs::One && stderr_size().is_some(),
+            live: Live::default(),
+            questions: 0,
             open: None,
             mid_line: false,
             streamed: String::new(),
             disturbed: false,
+            page: None,
+            rows: 0,
+            thought: String::new(),
             held: None,
             seen_ends: HashSet::new(),
             ended: None,
@@ -132,6 +145,7 @@ impl View {
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
         }
+        self.draw();
         shown.inspect_err(|error| self.broken = Some(io::Error::new(error.kind(), error.to_string())))
     }
 
@@ -169,7 +183,7 @@ impl View {
 
     /// Ends the output with the answer, if it is not on the screen, and with what is missing in it.
     pub fn finish(&mut self, done: Result<(), Exit>) -> Result<(), Exit> {
-        self.waiting = None;
+        self.live.is_over();
         self.clear();
         let ended_line = if self.broken.is_some() { Ok(()) } else { self.end_line() };
         let ended = self.ended.take().filter(|_| !matches!(done, Err(Exit::Refused(_))));
@@ -183,7 +197,7 @@ impl View {
                 write_out(&document(session, report.as_deref(), &self.totals, &done))
             }
             (OutputForm::Text, _) if self.flow == Flow::Held => {
-                report.map_or(Ok(()), |report| write_out(&self.on_screen(&closed(&report.text()))))
+                report.map_or(Ok(()), |report| self.put_answer(&report.text()))
             }
             (OutputForm::Text | OutputForm::Json | OutputForm::StreamJson, _) => Ok(()),
         };
@@ -199,6 +213,16 @@ impl View {
         }
         done?;
         written.map_err(|error| unwritten(&error))
+    }
+
+    fn put_answer(&self, answer: &str) -> io::Result<()> {
+        let Some((columns, _)) = size().filter(|_| stdout_colours()) else {
+            return write_out(&self.on_screen(&closed(answer)));
+        };
+        let mut page = Markdown::new(columns);
+        let mut lines = page.push(answer);
+        lines.extend(page.end());
+        write_out(&lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>())
     }
 
     /// Text that may be shown as it is.
@@ -227,7 +251,7 @@ impl View {
 
     /// Whether [`View::tick`] has something to do.
     pub fn has_progress(&self) -> bool {
-        self.progress && self.waiting.is_some()
+        self.is_live && self.live.has_something()
     }
 
     /// Whether nothing is written before the end, so that a reader who leaves is not noticed by writing.
@@ -244,26 +268,20 @@ impl View {
         false
     }
 
-    /// Draws the next frame of the progress line.
+    /// Draws the next frame of what changes.
     pub fn tick(&mut self) {
-        // On a line with text or a question there is no room for it.
-        if self.mid_line || self.asking.is_open() {
-            return;
+        self.draw();
+    }
+
+    /// Draws the lines at the bottom, unless somebody types there or a line of text is open.
+    fn draw(&mut self) {
+        if self.is_live && !self.mid_line && self.questions == 0 && !self.asking.is_open() {
+            self.live.draw(self.page.as_ref().and_then(Markdown::pending));
         }
-        let Some((what, since)) = &self.waiting else { return };
-        const FRAMES: [&str; 4] = [".  ", ".. ", "...", "   "];
-        let frame = FRAMES.get(self.frame % FRAMES.len()).copied().unwrap_or_default();
-        let (on, off) = Tint::Dim.codes(self.colours);
-        let seconds = since.elapsed().as_secs();
-        let _ = write!(io::stderr().lock(), "\r{on}… {what}{frame} {seconds} s{off}\x1b[K");
-        self.frame += 1;
-        self.drawn = true;
     }
 
     fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+        self.live.erase();
     }
 
     /// A line beside the text.
@@ -279,12 +297,16 @@ impl View {
     }
 
     fn put_line(&mut self, tint: Tint, line: &str) {
+        self.put_text(tint, &one_line(line));
+    }
+
+    fn put_text(&mut self, tint: Tint, line: &str) {
         self.clear();
         self.disturbed = true;
         let before = if self.asking.is_open() { "\n" } else { "" };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{off}", one_line(line));
+        let _ = writeln!(io::stderr().lock(), "{before}{on}{line}{off}");
     }
 
     fn tell(&mut self, event: &Event) -> io::Result<()> {
@@ -300,27 +322,35 @@ impl View {
                 StreamDelta::Text { delta } => match self.flow {
                     Flow::Streams => {
                         if self.open.as_ref() != Some(message_id) {
+                            self.show_thought();
                             self.open = Some(message_id.clone());
-                            self.streamed.clear();
-                            self.disturbed = false;
+                            self.begin_text();
                         }
                         self.say(delta)?;
                     }
                     Flow::Held => self.wait_for("the model is writing"),
                 },
-                StreamDelta::Thinking { .. } => self.wait_for("the model is thinking"),
+                StreamDelta::Thinking { delta } => {
+                    self.thought.push_str(delta);
+                    self.wait_for("the model is thinking");
+                }
                 StreamDelta::ToolCallDelta { .. } => self.wait_for("waiting for the model"),
             },
             AgentEvent::MessageEnd { message_id, message } => match message.llm() {
                 Some(Message::Assistant { stop_reason, .. }) => {
                     let streamed = self.open.take().is_some_and(|open| open == *message_id);
-                    self.waiting = None;
+                    self.live.waits_no_more();
+                    if *stop_reason == StopReason::Error {
+                        self.thought.clear();
+                    }
+                    self.show_thought();
                     let text = message.llm().map(Message::text).unwrap_or_default();
                     match (self.flow, stop_reason) {
                         (Flow::Streams, StopReason::Error) if streamed => self.strike()?,
                         (_, StopReason::Error) => {}
                         (Flow::Streams, _) => {
                             if !streamed {
+                                self.begin_text();
                                 self.say(&text)?;
                             }
                             self.end_line()?;
@@ -341,7 +371,7 @@ impl View {
                 Some(Message::User { .. } | Message::ToolResult { .. }) | None => {}
             },
             AgentEvent::AgentEnd { .. } => {
-                self.waiting = None;
+                self.live.is_over();
                 self.clear();
                 self.end_line()?;
                 if self.progress {
@@ -351,21 +381,33 @@ impl View {
             }
             AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args, .. } => {
                 let line = summary(tool_name, args, &Ok(ToolResult::text("")));
-                let line = self.sub_agents.named(event, tool_call_id, tool_name, &line);
-                self.beside(event, Tint::Dim, &format!("▸ {line}"));
-                self.wait_for(&format!("running {}", cut(&one_line(tool_name), 40)));
+                let line = format!("▸ {}", self.sub_agents.named(event, tool_call_id, tool_name, &line));
+                if !self.is_live {
+                    self.beside(event, Tint::Dim, &line);
+                }
+                let line = one_line(&format!("{}{line}", self.sub_agents.lead(event)));
+                self.live.waits_no_more();
+                self.live.begin(&event.agent_id, tool_call_id, line, args.clone());
             }
             AgentEvent::ToolExecutionEnd {
                 tool_call_id, tool_name, result, summary, is_error, duration_ms, ..
             } => {
-                let tint = if *is_error { Tint::Red } else { Tint::Dim };
+                let args = self.live.end(&event.agent_id, tool_call_id).map(|call| call.args).unwrap_or_default();
                 let line = self.sub_agents.named(event, tool_call_id, tool_name, summary);
-                self.beside(event, tint, &format!("• {line} {}", seconds(*duration_ms)));
+                let line = format!("{}• {line} {}", self.sub_agents.lead(event), seconds(*duration_ms));
+                self.card(cards::tint(tool_name, result, *is_error), &one_line(&line));
+                let is_own = self.sub_agents.of(event).is_none();
+                if is_own && (self.is_live || self.output.detail() == Detail::All) {
+                    for (tint, line) in cards::below(tool_name, &args, result, *is_error, self.output.detail()) {
+                        self.card(tint, &line);
+                    }
+                }
                 for line in refused(tool_name, result) {
                     self.beside(event, Tint::Red, &format!("  sandbox: {line}"));
                 }
             }
-            AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
+            AgentEvent::ToolBlocked { tool_call_id, tool_name, stage, reason, .. } => {
+                self.live.end(&event.agent_id, tool_call_id);
                 let hint = match stage {
                     BlockStage::Approval if self.unattended => " (--permission yolo runs it without asking)",
                     BlockStage::Approval
@@ -388,9 +430,11 @@ impl View {
                 self.beside(event, Tint::Red, &format!("! rejected: {reason}"));
             }
             AgentEvent::PermissionRequired { .. } => {
-                self.waiting = None;
+                self.live.waits_no_more();
+                self.questions += 1;
                 self.clear();
             }
+            AgentEvent::PermissionResolved { .. } => self.questions = self.questions.saturating_sub(1),
             AgentEvent::ProviderRetry { error, falls_back_on: Some(model), .. } => {
                 self.beside(event, Tint::Red, &format!("! {}; asking {model} instead", shown_error(error)));
             }
@@ -403,6 +447,7 @@ impl View {
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
+                self.live.forget(&event.agent_id);
                 if self.sub_agents.of(event).is_none() && self.open.take().is_some() {
                     self.strike()?;
                 }
@@ -418,7 +463,6 @@ impl View {
             | AgentEvent::MessageStart { .. }
             | AgentEvent::ToolExecutionUpdate { .. }
             | AgentEvent::ProgressMessage { .. }
-            | AgentEvent::PermissionResolved { .. }
             | AgentEvent::ModeChanged { .. }
             | AgentEvent::PlanResolved { .. }
             | AgentEvent::SubAgentStart { .. }
@@ -433,24 +477,78 @@ impl View {
         self.note(tint, &format!("{lead}{line}"));
     }
 
-    fn wait_for(&mut self, what: &str) {
-        if self.progress && self.waiting.as_ref().is_none_or(|(now, _)| now != what) {
-            self.waiting = Some((what.to_owned(), Instant::now()));
+    /// A line of a call, no longer than the screen is wide.
+    fn card(&mut self, tint: Tint, line: &str) {
+        if self.output.detail() == Detail::Quiet {
+            return;
         }
+        let columns = stderr_size().filter(|_| self.output.detail() != Detail::All).map(|(columns, _)| columns);
+        let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns.saturating_sub(1)));
+        self.put_text(tint, &line);
+    }
+
+    /// What the model has thought: one line of it, or all.
+    fn show_thought(&mut self) {
+        let thought = std::mem::take(&mut self.thought);
+        let lines: Vec<&str> = thought.lines().filter(|line| !line.trim().is_empty()).collect();
+        match self.output.detail() {
+            Detail::All => lines.iter().for_each(|line| self.card(Tint::Dim, &format!("∴ {}", harmless(line)))),
+            Detail::Usual if self.is_live && !lines.is_empty() => {
+                let more = if lines.len() > 1 { format!(" (+{} lines)", lines.len() - 1) } else { String::new() };
+                let first = lines.first().map(|line| one_line(line)).unwrap_or_default();
+                let room = stderr_size().map_or(80, |(columns, _)| columns).saturating_sub(more.len() + 4);
+                self.card(Tint::Dim, &format!("∴ {}{more}", fitted(&first, room)));
+            }
+            Detail::Usual | Detail::Quiet => {}
+        }
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        if self.is_live {
+            self.live.wait_for(what);
+        }
+    }
+
+    /// Text comes that nothing of is on the screen.
+    fn begin_text(&mut self) {
+        self.streamed.clear();
+        (self.disturbed, self.rows) = (false, 0);
+        self.page = size().filter(|_| stdout_colours()).map(|(columns, _)| Markdown::new(columns));
     }
 
     fn say(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        self.waiting = None;
+        self.streamed.push_str(text);
+        if let Some(page) = &mut self.page {
+            let lines = page.push(text);
+            self.wait_for("the model is writing");
+            return self.put_lines(&lines);
+        }
+        self.live.waits_no_more();
         self.clear();
         self.mid_line = !text.ends_with('\n');
-        self.streamed.push_str(text);
         write_out(&self.on_screen(text))
     }
 
+    /// Lines of the model's text that are complete.
+    fn put_lines(&mut self, lines: &[ScreenLine]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.clear();
+        let columns = size().map_or(80, |(columns, _)| columns);
+        self.rows += lines.iter().map(|line| line.columns.max(1).div_ceil(columns)).sum::<usize>();
+        write_out(&lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>())
+    }
+
     fn end_line(&mut self) -> io::Result<()> {
+        if let Some(mut page) = self.page.take() {
+            self.live.waits_no_more();
+            let lines = page.end();
+            return self.put_lines(&lines);
+        }
         if std::mem::take(&mut self.mid_line) { write_out("\n") } else { Ok(()) }
     }
 
@@ -458,28 +556,21 @@ impl View {
     fn strike(&mut self) -> io::Result<()> {
         let text = std::mem::take(&mut self.streamed);
         self.clear();
+        let is_page = self.page.take().is_some();
         if text.trim().is_empty() {
             return self.end_line();
         }
-        let room = if self.colours && !self.disturbed { size() } else { None };
-        if let Some((columns, rows)) = room {
-            let taken = rows_of(&harmless(&text), columns);
-            if taken < rows {
-                let up = if taken > 1 { format!("\x1b[{}A", taken - 1) } else { String::new() };
-                self.mid_line = false;
-                let struck = cut(&one_line(&text), columns.saturating_sub(1));
-                return write_out(&format!("\r{up}\x1b[J\x1b[2m\x1b[9m{struck}\x1b[0m\n"));
-            }
+        if let Some((columns, rows)) = size().filter(|_| is_page && !self.disturbed)
+            && self.rows < rows
+        {
+            let up = if self.rows > 0 { format!("\x1b[{}A", self.rows) } else { String::new() };
+            let struck = fitted(&one_line(&text), columns.saturating_sub(1));
+            return write_out(&format!("\r{up}\x1b[J\x1b[2m\x1b[9m{struck}\x1b[0m\n"));
         }
         self.end_line()?;
         self.note(Tint::Red, "✗ discarded: what stands above is no part of the answer");
         Ok(())
     }
-}
-
-/// How many rows a text has taken, the one with the cursor included.
-fn rows_of(text: &str, columns: usize) -> usize {
-    text.split('\n').map(|line| line.chars().count().max(1).div_ceil(columns.max(1))).sum()
 }
 
 fn seconds(millis: u64) -> String {
