@@ -169,3 +169,32 @@ fn a_screen_of_40_columns_breaks_no_words_and_one_without_colours_has_no_codes()
         "{screen:?}"
     );
 }
+
+#[test]
+fn help_breaks_no_words_at_any_width() {
+    let desk = Desk::new();
+    // What others have in their usage is wider than 40 columns, and is left as one line.
+    for args in [&["--help"][..], &["run", "--help"]] {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let all = words(&desk.run(args).out);
+        for columns in [40, 80, 200] {
+            let (rows, _) = desk.screen(columns, args);
+            assert_eq!(words(&rows.join("\n")), all, "{columns}: {rows:#?}");
+            assert!(rows.iter().all(|row| row.chars().count() <= columns), "{columns}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_flags_is_said_in_claps_layout_and_shows_no_key() {
+    let desk = Desk::new();
+    let done = desk.run(&["run", "--colour", "a"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.starts_with("error: unexpected argument '--colour' found\n\n"), "{done:?}");
+    assert!(
+        done.err.contains("\nUsage: playhouse run") && done.err.ends_with("\n\nFor more information, try '--help'.\n")
+    );
+    let key = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyz";
+    let done = desk.run(&["run", "a", &format!("--key={key}")]);
+    assert!(done.code == Some(2) && !done.err.contains(key), "{done:?}");
+}
