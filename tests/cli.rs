@@ -3,6 +3,8 @@
 #[path = "cli/support.rs"]
 mod support;
 
+#[path = "cli/answer.rs"]
+mod answer;
 #[path = "cli/audit.rs"]
 mod audit;
 #[path = "cli/damage.rs"]
@@ -35,3 +37,5 @@ mod states;
 mod stopping;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/wires.rs"]
+mod wires;

@@ -1,6 +1,7 @@
 //! Commands and flags.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,17 +10,19 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
 use playhouse::config::{Config, Flag, Key, Shown, keys};
 use playhouse::from_config::Exchanges;
-use playhouse::protocol::{EventId, SessionId};
+use playhouse::protocol::{EventId, SessionId, mask_patterns};
 use playhouse::session::ChainHash;
 
-use crate::cli::terminal::text::{Tint, error_line};
+use crate::cli::exit::codes_help;
+use crate::cli::terminal::output::OutputArgs;
+use crate::cli::terminal::text::{harmless, stderr_colours};
 
 /// Runs language-model agents that survive crashes.
 ///
 /// Every run is journaled as it happens: what a crash, a kill or a power cut leaves unfinished, `playhouse resume`
 /// finishes.
 #[derive(Debug, Parser)]
-#[command(name = "playhouse", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "playhouse", version, arg_required_else_help = true, max_term_width = 120, after_help = codes_help())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -44,23 +47,20 @@ pub struct SharedArgs {
 /// The flag whose value is the name of a file, not a model's.
 const SCRIPT: &str = "--script";
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 the run failed, 2 refused before a run started, 3 a limit stopped it, 130 interrupted.";
-
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Shows the product at work: twelve sub-agents, real tools, a crash; no key, no network
     Demo,
     /// Prompts an agent and prints its answer as it comes
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Run(Box<RunArgs>),
     /// Finishes what a dead process left
     ///
     /// Without SESSION: every unfinished session that no live process holds. Nothing to do is no error.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Resume(ResumeArgs),
     /// Shows, approves and rejects the changes that `run --plan` has queued
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = codes_help())]
     Plan(PlanArgs),
     /// Lists, shows and removes sessions
     Sessions(SessionsArgs),
@@ -99,9 +99,8 @@ pub struct RunArgs {
     pub no_plan: bool,
     #[command(flatten)]
     pub recordings: RecordingArgs,
-    /// Print one event per line as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Flags that are settings: they win over the environment and the files, which docs/configuration.md describes.
@@ -159,7 +158,7 @@ impl Args for KeyFlags {
             let default = match key.row(&defaults).value {
                 Shown::Text(text) if !text.is_empty() => format!(" [default: {text}]"),
                 Shown::Whole(number) => format!(" [default: {number}]"),
-                Shown::List(texts) => format!(" [default: {}]", texts.join(",")),
+                Shown::List(texts) => format!(" [default: {}]", texts.join(", ")),
                 Shown::Text(_) | Shown::Number(_) | Shown::Unset => String::new(),
             };
             let long = flag.name.trim_start_matches('-');
@@ -207,9 +206,8 @@ pub struct ResumeArgs {
     pub allow: AllowArgs,
     #[command(flatten)]
     pub recordings: RecordingArgs,
-    /// Print one event per line as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +228,7 @@ pub enum PlanCommand {
         json: bool,
     },
     /// Carries the changes out, in order, and lets the agent go on
+    #[command(after_help = codes_help())]
     Approve {
         /// Of which session
         #[arg(value_parser = session_id)]
@@ -241,9 +240,8 @@ pub enum PlanCommand {
         allow: AllowArgs,
         #[command(flatten)]
         recordings: RecordingArgs,
-        /// Print one event per line as JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     /// Drops the changes; the agent is told
     Reject {
@@ -421,7 +419,7 @@ fn session_id(text: &str) -> Result<SessionId, String> {
     SessionId::new(text).map_err(|error| error.to_string())
 }
 
-/// Prints help and version as they are, and what is wrong with the flags on one line.
+/// Prints help and version, or what is wrong with the flags, in clap's own layout.
 pub fn explain(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -429,15 +427,9 @@ pub fn explain(error: &clap::Error) -> ExitCode {
             let _ = error.print();
         }
         _ => {
-            let text = error.render().to_string();
-            let told: Vec<&str> = text
-                .lines()
-                .map(str::trim)
-                .filter(|line| !line.is_empty() && !line.starts_with("For more information"))
-                .collect();
-            let told = told.join("; ");
-            let told = told.strip_prefix("error: ").unwrap_or(&told);
-            error_line("error: ", &format!("{told}; try --help"), Tint::Red);
+            let text = error.render();
+            let text = if stderr_colours() { text.ansi().to_string() } else { harmless(&text.to_string()) };
+            let _ = io::stderr().lock().write_all(mask_patterns(&text).as_bytes());
         }
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -1,7 +1,11 @@
 //! What a person sees and answers.
 
 pub mod ask;
+mod cards;
 pub mod follow;
+mod live;
+mod markdown;
+pub mod output;
 mod question;
 pub mod signals;
 mod sub_agents;

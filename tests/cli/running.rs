@@ -17,8 +17,8 @@ fn a_run_prints_the_answer_on_stdout_and_its_tools_on_stderr() {
     ]);
     let script = desk.script("s.json", turns);
     let done = desk.run(&["run", "find it", "--script", &script]);
-    done.said("Let me look.\nIt is under\nthe stage.\n");
-    assert!(done.err.starts_with("▸ read_file: note.txt\n• read_file: note.txt (15 bytes) "), "{done:?}");
+    done.said("It is under\nthe stage.\n");
+    assert!(done.err.starts_with("Let me look.\n▸ read_file: note.txt\n• read_file: note.txt (15 bytes) "), "{done:?}");
     assert!(!done.err.contains('\x1b') && !done.err.contains("waiting"), "nothing fancy without a terminal: {done:?}");
 }
 

@@ -28,10 +28,10 @@ fn piped_it_is_plain_and_helpers_stand_beneath_their_agent() {
     let desk = Desk::new();
     let script = two_helpers(&desk);
     let done = desk.run(&[&FLAGS[..], &["--script", &script]].concat());
-    done.said("Asking around.\nThere is one file.\n");
+    done.said("There is one file.\n");
     assert!(!done.err.contains('\x1b') && !done.err.contains("tokens in"), "{done:?}");
     let lines: Vec<&str> = done.err.lines().collect();
-    assert_eq!(&lines[..2], ["▸ sub_agent 1: count the files", "▸ sub_agent 2: say nothing"]);
+    assert_eq!(&lines[..3], ["Asking around.", "▸ sub_agent 1: count the files", "▸ sub_agent 2: say nothing"]);
     assert!(lines.contains(&"│ sub_agent 1 ▸ list_files: ."), "{lines:#?}");
     assert!(lines.iter().any(|line| line.starts_with("│ sub_agent 1 • list_files: . (1 entr")), "{lines:#?}");
     let ended =
@@ -76,7 +76,7 @@ fn what_turns_text_around_is_visible_on_a_terminal() {
     let desk = Desk::new();
     let odd = "a\u{202e}b\u{2066}c\u{200f}d\u{9b}e";
     let call = json!({"name": "list_files", "arguments": {"path": odd}});
-    let script = desk.script("s.json", json!([{"text": odd, "tool_calls": [call]}, {"text": "Done."}]));
+    let script = desk.script("s.json", json!([{"text": odd, "tool_calls": [call]}, {"text": odd}]));
     let run = ["run", "--script", script.as_str(), odd];
     let as_json = [&run[..], &["--json"]].concat();
     let (_, run_screen) = desk.on_terminal(&run);
@@ -94,4 +94,107 @@ fn what_turns_text_around_is_visible_on_a_terminal() {
     // Whoever reads from a pipe gets what was said.
     let piped = desk.run(&run);
     assert!(piped.out.contains(odd), "{piped:?}");
+}
+
+/// A run with all that a screen has: thought, text, a command that fails, an edit, two calls at once, a false start.
+fn busy(desk: &Desk) -> String {
+    desk.write("a.txt", "one\ntwo\n");
+    let call = |name: &str, arguments: serde_json::Value| json!({"name": name, "arguments": arguments});
+    let edits = json!([{"old_text": "one\ntwo", "new_text": "one\n2"}]);
+    desk.script(
+        "s.json",
+        json!([
+            {"thinking": "First the files.\nThen the rest.", "text": "I **look** around.\n\nThen I go on with it", "chunk": 3,
+             "tool_calls": [call("bash", json!({"command": "seq 1 12; exit 3"})), call("list_files", json!({}))]},
+            {"tool_calls": [call("edit_file", json!({"path": "a.txt", "edits": edits}))]},
+            {"text": "All is wrong", "cut_after": 9},
+            {"text": "# Done\n\n- `a.txt` has a 2 where there was the word two before, as you asked\n\n| file | lines |\n|---|---|\n| a.txt | 2 |\n", "chunk": 5},
+        ]),
+    )
+}
+
+#[test]
+fn a_screen_of_120_columns_has_cards_diffs_and_markdown() {
+    let desk = Desk::new();
+    let script = busy(&desk);
+    let (rows, bytes) = desk.screen(120, &["run", "go", "--script", &script, "--permission", "yolo"]);
+    let has = |part: &str| assert!(rows.iter().any(|row| row == part), "{part}: {rows:#?}");
+    for part in [
+        "∴ First the files. (+1 lines)",
+        "I look around.",
+        "Then I go on with it",
+        "  8",
+        "    one",
+        "  - two",
+        "  + 2",
+    ] {
+        has(part);
+    }
+    has("  … 5 more lines (--verbose shows them)");
+    for part in
+        ["Done", "• a.txt has a 2 where there was the word two before, as you asked", "file  │ lines", "a.txt │ 2"]
+    {
+        has(part);
+    }
+    let count = |part: &str| rows.iter().filter(|row| row.contains(part)).count();
+    assert_eq!((count("bash: seq"), count("list_files"), count("edit_file")), (1, 1, 1), "one line each: {rows:#?}");
+    assert_eq!((count("▸"), count("waiting for"), count("All is wr")), (0, 0, 1), "{rows:#?}");
+    for coloured in
+        ["\x1b[33m• bash: seq", "\x1b[31m  - two", "\x1b[32m  + 2", "\x1b[9mAll is wr\x1b[0m", "\x1b[1mlook\x1b[0m"]
+    {
+        assert!(bytes.contains(coloured), "{coloured:?}: {bytes:?}");
+    }
+    let (rows, _) = desk.screen(120, &["run", "go", "--script", &busy(&desk), "--permission", "yolo", "--verbose"]);
+    for part in ["∴ First the files.", "∴ Then the rest.", "  12"] {
+        assert!(rows.iter().any(|row| row == part), "{part}: {rows:#?}");
+    }
+}
+
+#[test]
+fn a_screen_of_40_columns_breaks_no_words_and_one_without_colours_has_no_codes() {
+    let desk = Desk::new();
+    let script = busy(&desk);
+    let (rows, _) = desk.screen(40, &["run", "go", "--script", &script, "--permission", "yolo"]);
+    let place = rows
+        .iter()
+        .position(|row| row == "• a.txt has a 2 where there was the word")
+        .unwrap_or_else(|| panic!("{rows:#?}"));
+    assert_eq!(rows[place + 1], "  two before, as you asked", "{rows:#?}");
+    assert!(rows.iter().filter(|row| row.contains("bash: seq") || row.contains("a.txt │ 2")).count() == 2, "{rows:#?}");
+    let (code, screen) =
+        desk.on_terminal_without_colours(&["run", "go", "--script", &busy(&desk), "--permission", "yolo"]);
+    assert!(code == Some(0) && !screen.contains('\x1b'), "{screen:?}");
+    assert!(
+        screen.contains("- `a.txt` has") && screen.contains("▸ bash: seq") && screen.contains("• bash: seq"),
+        "{screen:?}"
+    );
+}
+
+#[test]
+fn help_breaks_no_words_at_any_width() {
+    let desk = Desk::new();
+    // What others have in their usage is wider than 40 columns, and is left as one line.
+    for args in [&["--help"][..], &["run", "--help"]] {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let all = words(&desk.run(args).out);
+        for columns in [40, 80, 200] {
+            let (rows, _) = desk.screen(columns, args);
+            assert_eq!(words(&rows.join("\n")), all, "{columns}: {rows:#?}");
+            assert!(rows.iter().all(|row| row.chars().count() <= columns), "{columns}: {rows:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_flags_is_said_in_claps_layout_and_shows_no_key() {
+    let desk = Desk::new();
+    let done = desk.run(&["run", "--colour", "a"]);
+    assert_eq!(done.code, Some(2));
+    assert!(done.err.starts_with("error: unexpected argument '--colour' found\n\n"), "{done:?}");
+    assert!(
+        done.err.contains("\nUsage: playhouse run") && done.err.ends_with("\n\nFor more information, try '--help'.\n")
+    );
+    let key = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyz";
+    let done = desk.run(&["run", "a", &format!("--key={key}")]);
+    assert!(done.code == Some(2) && !done.err.contains(key), "{done:?}");
 }

@@ -103,8 +103,10 @@ fn a_reader_that_leaves_ends_the_run_quietly() {
         let desk = Desk::new();
         let script = desk.script("s.json", slow());
         let mut child = desk.start(&[&["run", "a", "--script", &script], json].concat());
-        let mut some = [0; 4];
-        child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+        if !json.is_empty() {
+            let mut some = [0; 4];
+            child.stdout.as_mut().unwrap().read_exact(&mut some).unwrap();
+        }
         drop(child.stdout.take());
         let done = finish(child);
         assert_eq!((done.code, done.err.as_str()), (Some(130), ""), "no panic, no words");

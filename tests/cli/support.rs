@@ -46,11 +46,12 @@ impl Done {
         names
     }
 
-    /// Fails unless it was refused with one line that says all of this.
+    /// Fails unless it was refused with one line that says all of this, or in clap's layout if a flag was wrong.
     #[track_caller]
     pub fn refused(&self, words: &[&str]) {
         assert_eq!((self.code, self.out.as_str()), (Some(2), ""), "{self:?}");
-        assert!(self.err.starts_with("error: ") && self.err.trim_end().lines().count() == 1, "{self:?}");
+        let of_flags = self.err.ends_with("\n\nFor more information, try '--help'.\n");
+        assert!(self.err.starts_with("error: ") && (of_flags || self.err.trim_end().lines().count() == 1), "{self:?}");
         for word in words {
             assert!(self.err.contains(word), "{word}: {self:?}");
         }

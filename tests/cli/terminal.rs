@@ -16,6 +16,15 @@ impl Desk {
         perform(self.at_terminal(args), None)
     }
 
+    /// As `on_terminal`, with so many columns; gives what is on the screen in the end, row by row, and the bytes.
+    pub fn screen(&self, columns: usize, args: &[&str]) -> (Vec<String>, String) {
+        let mut command = self.at_terminal_of(columns, args);
+        command.env("PLAYHOUSE_RETRY_INITIAL_DELAY_MS", "1");
+        let (code, bytes) = perform(command, None);
+        assert_eq!(code, Some(0), "{bytes}");
+        (rows(&bytes, columns), bytes)
+    }
+
     pub fn on_terminal_without_colours(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = self.at_terminal(args);
         command.env("NO_COLOR", "1");
@@ -71,7 +80,11 @@ impl Desk {
     }
 
     fn at_terminal(&self, args: &[&str]) -> Command {
-        let mut line = "stty rows 40 cols 100; exec".to_owned();
+        self.at_terminal_of(100, args)
+    }
+
+    fn at_terminal_of(&self, columns: usize, args: &[&str]) -> Command {
+        let mut line = format!("stty rows 40 cols {columns}; exec");
         for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
             line.push_str(&format!(" '{}'", word.replace('\'', r"'\''")));
         }
@@ -86,6 +99,59 @@ impl Desk {
         }
         command
     }
+}
+
+/// What a terminal of so many columns shows after these bytes, as far as this program draws.
+fn rows(bytes: &str, columns: usize) -> Vec<String> {
+    let mut screen: Vec<Vec<char>> = vec![Vec::new()];
+    let (mut row, mut column) = (0, 0);
+    let mut chars = bytes.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\x1b' => {
+                assert_eq!(chars.next(), Some('['), "{bytes:?}");
+                let mut number = String::new();
+                let end = chars.by_ref().find(|c| {
+                    number.extend(c.is_ascii_digit().then_some(*c));
+                    c.is_ascii_alphabetic()
+                });
+                match end {
+                    Some('A') => row -= number.parse::<usize>().unwrap_or(1),
+                    Some('K') => screen[row].truncate(column),
+                    Some('J') => {
+                        screen.truncate(row + 1);
+                        screen[row].truncate(column);
+                    }
+                    Some('m') => {}
+                    other => panic!("{other:?} in {bytes:?}"),
+                }
+            }
+            c => {
+                if column == columns {
+                    (row, column) = (row + 1, 0);
+                }
+                if screen.len() <= row {
+                    screen.resize(row + 1, Vec::new());
+                }
+                if screen[row].len() <= column {
+                    screen[row].resize(column + 1, ' ');
+                }
+                screen[row][column] = c;
+                column += 1;
+            }
+        }
+        if screen.len() <= row {
+            screen.resize(row + 1, Vec::new());
+        }
+    }
+    let text = |row: &Vec<char>| row.iter().collect::<String>().trim_end().to_owned();
+    let mut rows: Vec<String> = screen.iter().map(text).collect();
+    while rows.last().is_some_and(String::is_empty) {
+        rows.pop();
+    }
+    rows
 }
 
 fn perform(command: Command, interrupt_at: Option<&str>) -> (Option<i32>, String) {

@@ -58,6 +58,8 @@ pub enum StopReason {
     Stop,
     /// It ran into its output limit.
     Length,
+    /// It declined to answer or to go on, or a filter stopped it: what it had said stands.
+    Refusal,
     /// The model waits for the results of its calls.
     ToolUse,
     /// The call failed: the message is kept for people, and no model sees it.

@@ -19,9 +19,10 @@ use crate::cli::exit::Exit;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
+use crate::cli::terminal::output::OutputArgs;
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{cut, harmless, one_line};
-use crate::cli::terminal::view::{OutputForm, View, write_out};
+use crate::cli::terminal::view::{Runs, View, write_out};
 
 /// How much of an argument is shown.
 const SHOWN_LINES: usize = 40;
@@ -29,24 +30,24 @@ const SHOWN_CHARS: usize = 4_000;
 
 /// Does what is asked with a session's plan.
 pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, SessionHome)) -> Result<(), Exit> {
-    let (session, recordings, form) = match &args.command {
-        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), OutputForm::Text),
-        PlanCommand::Approve { session, recordings, json, .. } => {
-            (session.clone(), recordings.clone(), OutputForm::of(*json))
+    let (session, recordings, output) = match &args.command {
+        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), OutputArgs::default()),
+        PlanCommand::Approve { session, recordings, output, .. } => {
+            (session.clone(), recordings.clone(), output.clone())
         }
-        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), OutputForm::Text),
+        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), OutputArgs::default()),
     };
+    output.check()?;
     if !folder.exists() {
         return Err(Exit::refused(StoreError::Unknown { session }));
     }
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
     let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
-    let mut watch = Watch { view: View::new(form, &asking), interrupt, kept, slot: None };
+    let mut watch = Watch { view: View::new(&output, Runs::One, &asking), interrupt, kept, slot: None };
     let done = carry_out(&house, &session, args.command, &mut watch).await;
-    let finished = watch.view.finish();
+    let done = watch.view.finish(done);
     house.shutdown(Duration::ZERO).await;
-    done?;
-    finished.map_err(|error| unwritten(&error))
+    done
 }
 
 async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch: &mut Watch) -> Result<(), Exit> {

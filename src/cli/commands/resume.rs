@@ -20,10 +20,11 @@ use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
-use crate::cli::terminal::follow::{EVENTS, Followed, SessionHome, Watch, parked_reason, unwritten};
+use crate::cli::terminal::follow::{EVENTS, Followed, SessionHome, Watch, parked_reason};
+use crate::cli::terminal::output::OutputArgs;
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, cut, error_line, one_line};
-use crate::cli::terminal::view::{OutputForm, View};
+use crate::cli::terminal::view::{Runs, View};
 
 /// How many sessions are brought on stage at once. A session gives its place up as soon as it waits for a model or for a
 /// person, so that those whose model is silent keep nobody out.
@@ -31,6 +32,10 @@ const AT_ONCE: usize = 8;
 
 /// Finishes one session, or all that nobody holds.
 pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, SessionHome)) -> Result<(), Exit> {
+    args.output.check()?;
+    if args.session.is_none() {
+        args.output.check_several()?;
+    }
     if !folder.exists() {
         return match args.session {
             Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
@@ -40,7 +45,7 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     let asking = Asking::default();
     let (interrupt, from) = (Interrupt::listen()?, from_config(config, &asking, &args.recordings));
     let accept = Accept::of(args.accept_broken_chain);
-    let work = ResumeWork { interrupt, asking, from, json: args.json, kept, folder, accept };
+    let work = ResumeWork { interrupt, asking, from, output: args.output, kept, folder, accept };
     let house = open_house(&work.from, Some(work.folder.clone())).await?;
     let done = match &args.session {
         Some(session) => one(&house, session, &work).await,
@@ -54,15 +59,15 @@ struct ResumeWork {
     interrupt: Interrupt,
     asking: Asking,
     from: FromConfig,
-    json: bool,
+    output: OutputArgs,
     kept: SessionHome,
     folder: PathBuf,
     accept: Accept,
 }
 
 impl ResumeWork {
-    fn watch(&self, form: OutputForm) -> Watch {
-        let view = View::new(form, &self.asking);
+    fn watch(&self, runs: Runs) -> Watch {
+        let view = View::new(&self.output, runs, &self.asking);
         Watch { view, interrupt: self.interrupt.clone(), kept: self.kept.clone(), slot: None }
     }
 }
@@ -75,7 +80,7 @@ fn nothing_to_do() -> Result<(), Exit> {
 async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<(), Exit> {
     let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
-    let mut watch = work.watch(OutputForm::of(work.json));
+    let mut watch = work.watch(Runs::One);
     match (&summary.status, work.accept) {
         (SessionStatus::Done, _) => {
             error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
@@ -100,7 +105,8 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
             };
             house.name_successor(session, agent.session_id()).await.map_err(Exit::refused)?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
-            written(watch.verdict(followed, &agent.session_id()), watch.view).map_err(as_failure)
+            let done = watch.verdict(followed, &agent.session_id());
+            watch.view.finish(done).map_err(as_failure)
         }
         (
             SessionStatus::Unfinished { .. }
@@ -125,15 +131,11 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
     if sessions.is_empty() && lost.is_empty() {
         return nothing_to_do();
     }
-    let form = match (work.json, sessions.len()) {
-        (true, _) => OutputForm::Json,
-        (false, 1) => OutputForm::Text,
-        (false, _) => OutputForm::Gathered,
-    };
+    let runs = if sessions.len() == 1 { Runs::One } else { Runs::Several };
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut tasks = JoinSet::new();
     for summary in sessions {
-        let (house, mut watch, slots) = (house.clone(), work.watch(form), slots.clone());
+        let (house, mut watch, slots) = (house.clone(), work.watch(runs), slots.clone());
         tasks.spawn(async move {
             // The semaphore is never closed, so there always is one.
             watch.slot = slots.acquire_owned().await.ok();
@@ -180,13 +182,7 @@ async fn is_anothers(house: &House, session: &SessionId) -> bool {
 async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Exit> {
     tell_damage(summary, &mut watch.view);
     let done = finish(house, summary, &mut watch, wake).await;
-    written(done, watch.view)
-}
-
-fn written(done: Result<(), Exit>, mut view: View) -> Result<(), Exit> {
-    let written = view.finish();
-    done?;
-    written.map_err(|error| unwritten(&error))
+    watch.view.finish(done)
 }
 
 /// Says what went wrong with a session, and keeps the worst of all: no reader, then failures, then limits.
@@ -284,7 +280,12 @@ async fn said(agent: &AgentHandle, messages: Vec<Arc<AgentMessage>>) -> Result<I
 fn as_failure(exit: Exit) -> Exit {
     match exit {
         Exit::Refused(text) => Exit::Failed(text),
-        Exit::Failed(_) | Exit::Limit(_) | Exit::Interrupted(_) | Exit::HungUp | Exit::Told(_) => exit,
+        Exit::Failed(_)
+        | Exit::Limit(_)
+        | Exit::Incomplete(_)
+        | Exit::Interrupted(_)
+        | Exit::HungUp
+        | Exit::Told(_) => exit,
     }
 }
 
@@ -306,6 +307,6 @@ pub fn refuse_if_not_ours(summary: &SessionSummary) -> Result<(), Exit> {
 /// Says what is wrong with a journal.
 pub fn tell_damage(summary: &SessionSummary, view: &mut View) {
     for damage in &summary.damage {
-        view.note(Tint::Red, &format!("warning: the journal of session {}: {damage}", summary.session_id));
+        view.warn(&format!("warning: the journal of session {}: {damage}", summary.session_id));
     }
 }

@@ -20,10 +20,11 @@ use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
-use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
+use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason};
+use crate::cli::terminal::output::{Detail, OutputArgs};
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, error_line};
-use crate::cli::terminal::view::{OutputForm, View};
+use crate::cli::terminal::view::{Runs, View};
 
 /// Which session to run in.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub struct RunRequest {
     cwd: Option<PathBuf>,
     /// What `--plan` or `--no-plan` says; `None` is what the session says.
     mode: Option<Mode>,
-    form: OutputForm,
+    output: OutputArgs,
 }
 
 impl RunRequest {
@@ -60,6 +61,7 @@ impl RunRequest {
             (None, true) => Target::Newest,
             (None, false) => Target::New,
         };
+        args.output.check()?;
         let cwd = args.settings.cwd.as_deref().map(real_folder).transpose()?;
         let accept = Accept::of(args.accept_broken_chain);
         if let (Target::New, Accept::Damage) = (&target, accept) {
@@ -93,9 +95,9 @@ impl RunRequest {
             (false, true) => Some(Mode::Act),
             (false, false) => None,
         };
-        let (asking, form) = (Asking::default(), OutputForm::of(args.json));
+        let (asking, output) = (Asking::default(), args.output);
         let from = from_config(config, &asking, &args.recordings);
-        let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, form };
+        let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, output };
         if matches!(request.target, Target::New) {
             // Before stdin is read: nobody should type a prompt for nothing.
             request.settings()?;
@@ -151,17 +153,16 @@ pub async fn run(request: RunRequest) -> Result<(), Exit> {
     if let Target::New = request.target {
         request.check(&request.settings()?).await?;
     }
-    if request.folder.is_none() {
+    if request.folder.is_none() && request.output.detail() != Detail::Quiet {
         error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
     }
     let house = open_house(&request.from, request.folder.clone()).await?;
-    let view = View::new(request.form, &request.asking);
+    let view = View::new(&request.output, Runs::One, &request.asking);
     let mut watch = Watch { view, interrupt, kept: request.kept.clone(), slot: None };
     let done = on_stage(&house, &request, &mut watch).await;
-    let finished = watch.view.finish();
+    let done = watch.view.finish(done);
     house.shutdown(Duration::ZERO).await;
-    done?;
-    finished.map_err(|error| unwritten(&error))
+    done
 }
 
 async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Result<(), Exit> {
@@ -233,7 +234,9 @@ async fn reopen(
             // However that run ended, it is over now.
             Ok(()) => {}
             Err(Exit::Failed(text) | Exit::Limit(text)) => watch.view.note(Tint::Red, &format!("! {text}")),
-            Err(exit @ (Exit::Refused(_) | Exit::Interrupted(_) | Exit::HungUp | Exit::Told(_))) => return Err(exit),
+            Err(
+                exit @ (Exit::Refused(_) | Exit::Incomplete(_) | Exit::Interrupted(_) | Exit::HungUp | Exit::Told(_)),
+            ) => return Err(exit),
         }
     }
     if wanted != *stored {

@@ -46,25 +46,24 @@ pub fn can_ask() -> bool {
 }
 
 /// Who answers the questions of agents and those of their sub-agents: the person at the terminal, or nobody when there is
-/// none. An agent's question comes after what it said; of what sub-agents say nothing is shown.
+/// none. A question comes after what is on the screen before it.
 pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
     if !can_ask() {
         return (Approvals::Nobody, Approvals::Nobody);
     }
     let terminal = Arc::new(Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone()));
-    let (later, asking, turns) = (terminal.clone(), asking.clone(), Turns::default());
-    let agents = Approvals::in_turn(&turns, move |request| {
-        let (terminal, asking) = (later.clone(), asking.clone());
-        async move {
-            asking.until_due(&request.permission_id).await;
-            terminal.decide(&request).await
-        }
-    });
-    let sub_agents = Approvals::in_turn(&turns, move |request| {
-        let terminal = terminal.clone();
-        async move { terminal.decide(&request).await }
-    });
-    (agents, sub_agents)
+    let turns = Turns::default();
+    let approvals = || {
+        let (terminal, asking) = (terminal.clone(), asking.clone());
+        Approvals::in_turn(&turns, move |request| {
+            let (terminal, asking) = (terminal.clone(), asking.clone());
+            async move {
+                asking.until_due(&request.permission_id).await;
+                terminal.decide(&request).await
+            }
+        })
+    };
+    (approvals(), approvals())
 }
 
 /// Questions to one person, one at a time.

@@ -133,8 +133,11 @@ impl Watch {
                     // The agent is off the stage, and its report says so.
                     None => break report.await.into(),
                 },
-                () = sleep_until(next_tick), if self.view.has_progress() => {
+                () = sleep_until(next_tick), if self.view.has_progress() || self.view.waits_with_answer() => {
                     self.view.tick();
+                    if !aborting && self.view.has_lost_reader() {
+                        settle_by = Some(abort(agent));
+                    }
                     next_tick = Instant::now() + TICK;
                 }
                 () = settled(settle_by), if aborting => break Followed::Unsettled,
@@ -160,8 +163,10 @@ impl Watch {
     }
 
     /// What the end of a run means for the program.
-    pub fn verdict(&self, followed: Followed, session: &SessionId) -> Result<(), Exit> {
+    pub fn verdict(&mut self, followed: Followed, session: &SessionId) -> Result<(), Exit> {
         let interrupted = self.interrupt.is_asked();
+        let report = if let Followed::Ended(report) = &followed { Some(report.clone()) } else { None };
+        self.view.has_ended(session, report);
         let outcome = match followed {
             Followed::Ended(report) => report.outcome.clone(),
             Followed::Lost(error) if interrupted => {

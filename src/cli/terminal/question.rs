@@ -152,8 +152,19 @@ fn programs(command: &str) -> String {
     }
 }
 
-/// Edits as lines that go and lines that come, between those that stay.
+/// Edits as lines that go and lines that come, between those that stay, as far as they fit a screen.
 fn diff(edits: &[Value], part: Part) -> String {
+    let lines: Vec<String> = changes(edits).iter().map(|line| ends(line, part)).collect();
+    let more = lines.len().saturating_sub(LINES);
+    if part == Part::All || more == 0 {
+        return lines.join("\n");
+    }
+    let (head, tail) = (lines.get(..LINES / 2).unwrap_or_default(), lines.get(LINES / 2 + more..).unwrap_or_default());
+    format!("{}\n… [{more} lines are left out: ? shows them] …\n{}", head.join("\n"), tail.join("\n"))
+}
+
+/// The lines of edits, each behind its mark: `-`, `+`, or a space if it stays.
+pub(super) fn changes(edits: &[Value]) -> Vec<String> {
     let mut lines = Vec::new();
     for edit in edits {
         let text = |name: &str| edit.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -164,21 +175,14 @@ fn diff(edits: &[Value], part: Part) -> String {
         let most = old.len().min(new.len()) - before;
         let after = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
         let mut put = |mark: &str, some: Option<&[&str]>| {
-            lines.extend(
-                some.unwrap_or_default().iter().map(|line| format!("{mark} {}", ends(&spelled_out(line), part))),
-            );
+            lines.extend(some.unwrap_or_default().iter().map(|line| format!("{mark} {}", spelled_out(line))));
         };
         put(" ", old.get(..before));
         put("-", old.get(before..old.len() - after));
         put("+", new.get(before..new.len() - after));
         put(" ", old.get(old.len() - after..));
     }
-    let more = lines.len().saturating_sub(LINES);
-    if part == Part::All || more == 0 {
-        return lines.join("\n");
-    }
-    let (head, tail) = (lines.get(..LINES / 2).unwrap_or_default(), lines.get(LINES / 2 + more..).unwrap_or_default());
-    format!("{}\n… [{more} lines are left out: ? shows them] …\n{}", head.join("\n"), tail.join("\n"))
+    lines
 }
 
 #[cfg(test)]

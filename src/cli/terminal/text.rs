@@ -80,6 +80,39 @@ pub fn for_stdout(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// How many columns a text takes: two for wide characters, none for marks on others.
+pub fn width_of(text: &str) -> usize {
+    let columns = |c: char| match u32::from(c) {
+        0x300..=0x36f | 0x200b..=0x200d | 0xfe00..=0xfe0f => 0,
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f => 2,
+        0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    };
+    text.chars().map(columns).sum()
+}
+
+/// As much of a line as fits so many columns.
+pub fn fitted(text: &str, columns: usize) -> String {
+    if width_of(text) <= columns {
+        return text.to_owned();
+    }
+    let mut taken = 0;
+    let kept = text.chars().take_while(|c| {
+        taken += width_of(c.encode_utf8(&mut [0; 4]));
+        taken < columns
+    });
+    kept.chain(['…']).collect()
+}
+
+/// The columns and rows of the terminal on stderr; `None` when there is none that can be drawn on.
+pub fn stderr_size() -> Option<(usize, usize)> {
+    if !stderr_colours() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
 /// How wide the terminal on stdout is; `None` when there is none.
 pub fn width() -> Option<usize> {
     window().map(|(columns, _)| columns)

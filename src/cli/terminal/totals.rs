@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use playhouse::protocol::{AgentEvent, Usage};
+use serde_json::{Value, json};
 
 /// Counts a run and its sub-agents.
 #[derive(Debug)]
@@ -27,6 +28,19 @@ impl Totals {
             AgentEvent::AgentEnd { usage, .. } => self.usage += *usage,
             _ => {}
         }
+    }
+
+    /// The same as fields of a document.
+    pub fn document(&self) -> Value {
+        let cost = self.usage.cost.map(|cost| cost.nano_dollars as f64 / 1e9);
+        let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        json!({
+            "usage": self.usage,
+            "cost_usd": cost,
+            "turns": self.turns,
+            "tool_calls": self.tools,
+            "duration_ms": duration_ms,
+        })
     }
 
     /// The line. What it costs is not known unless every call has its price.

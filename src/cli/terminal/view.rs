@@ -1,87 +1,129 @@
 //! What a run looks like: text for a person, or one event per line.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
+use playhouse::agent::RunReport;
 use playhouse::protocol::entry::{BlockStage, PlannedChange};
 use playhouse::protocol::{
     AgentEvent, AgentId, Event, LoopId, Message, MessageId, SessionId, StopReason, StreamDelta, ToolResult,
     mask_patterns,
 };
 use playhouse::tools::summary;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
+use crate::cli::exit::Exit;
 use crate::cli::terminal::ask::{Asking, can_ask};
+use crate::cli::terminal::cards;
+use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::live::Live;
+use crate::cli::terminal::markdown::{Markdown, ScreenLine};
+use crate::cli::terminal::output::{Detail, Incomplete, OutputArgs, OutputForm, closed, document};
 use crate::cli::terminal::sub_agents::SubAgents;
-use crate::cli::terminal::text::{Tint, cut, for_stdout, harmless, one_line, stderr_colours};
+use crate::cli::terminal::text::{
+    Tint, cut, fitted, for_stdout, harmless, one_line, size, stderr_colours, stderr_size, stdout_colours,
+};
 use crate::cli::terminal::totals::Totals;
 
 /// How many refusals of one call are shown.
 const MOST_REFUSED: usize = 3;
 
-/// What goes to stdout.
+/// How many runs share the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputForm {
-    /// The model's text as it streams.
-    Text,
-    /// The model's text, all at once when the run is over: several runs share the output.
-    Gathered,
-    /// One event per line.
-    Json,
+pub enum Runs {
+    One,
+    Several,
 }
 
-impl OutputForm {
-    /// The form for one run.
-    pub fn of(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
-    }
+/// What becomes of the model's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// It is on the screen as it comes.
+    Streams,
+    /// The last message is the answer, and is written when the run is over; those before it go to stderr.
+    Held,
+}
+
+/// A run that is over, as far as this process can tell.
+#[derive(Debug)]
+struct Ended {
+    session: SessionId,
+    /// `None` when the run did not end here.
+    report: Option<Arc<RunReport>>,
 }
 
 /// Shows one session's events.
 #[derive(Debug)]
 pub struct View {
-    form: OutputForm,
+    output: OutputArgs,
+    flow: Flow,
     asking: Asking,
     colours: bool,
     /// Whether stdout is a screen, which text must not control.
     screen: bool,
     /// Whether nobody can be asked.
     unattended: bool,
-    /// Whether stderr has a progress line.
+    /// Whether somebody watches stderr.
     progress: bool,
-    /// What is waited for, and since when.
-    waiting: Option<(String, Instant)>,
-    /// Whether the progress line is on the screen.
-    drawn: bool,
-    frame: usize,
+    /// Whether lines at its bottom may change.
+    is_live: bool,
+    live: Live,
+    /// How many questions wait for an answer; the bottom of the screen is theirs.
+    questions: usize,
     /// The message that streams.
     open: Option<MessageId>,
     mid_line: bool,
-    gathered: String,
-    ended: HashSet<LoopId>,
+    /// What the open message has put on the screen, and whether something stands below it.
+    streamed: String,
+    disturbed: bool,
+    /// The message as Markdown, where that is shown, and the rows it has taken.
+    page: Option<Markdown>,
+    rows: usize,
+    /// What the model has thought and nobody was shown.
+    thought: String,
+    /// The last message, as long as it may be the answer.
+    held: Option<String>,
+    seen_ends: HashSet<LoopId>,
+    ended: Option<Ended>,
     sub_agents: SubAgents,
     totals: Totals,
     broken: Option<io::Error>,
 }
 
 impl View {
-    /// A view in this form.
-    pub fn new(form: OutputForm, asking: &Asking) -> Self {
+    /// A view as the flags want it.
+    pub fn new(output: &OutputArgs, runs: Runs, asking: &Asking) -> Self {
+        let screen = io::stdout().is_terminal();
+        let is_told = output.form() != OutputForm::StreamJson && output.detail() != Detail::Quiet;
+        let flow = match (output.form(), runs) {
+            (OutputForm::Text, Runs::One) if screen && is_told => Flow::Streams,
+            (OutputForm::Text | OutputForm::Json | OutputForm::StreamJson, Runs::One | Runs::Several) => Flow::Held,
+        };
         Self {
-            form,
+            output: output.clone(),
+            flow,
             asking: asking.clone(),
             colours: stderr_colours(),
-            screen: io::stdout().is_terminal(),
+            screen,
             unattended: !can_ask(),
-            progress: form == OutputForm::Text && io::stderr().is_terminal(),
-            waiting: None,
-            drawn: false,
-            frame: 0,
+            progress: is_told && runs == Runs::One && io::stderr().is_terminal(),
+            is_live: is_told && runs == Runs::One && stderr_size().is_some(),
+            live: Live::default(),
+            questions: 0,
             open: None,
             mid_line: false,
-            gathered: String::new(),
-            ended: HashSet::new(),
+            streamed: String::new(),
+            disturbed: false,
+            page: None,
+            rows: 0,
+            thought: String::new(),
+            held: None,
+            seen_ends: HashSet::new(),
+            ended: None,
             sub_agents: SubAgents::default(),
             totals: Totals::new(Instant::now()),
             broken: None,
@@ -93,22 +135,23 @@ impl View {
         self.sub_agents.take(event);
         self.totals.take(&event.event);
         if let AgentEvent::AgentEnd { .. } = &event.event {
-            self.ended.extend(event.loop_id.clone());
+            self.seen_ends.extend(event.loop_id.clone());
         }
-        let shown = match self.form {
+        let shown = match self.output.form() {
             _ if self.broken.is_some() => Ok(()),
-            OutputForm::Json => json_line(event),
-            OutputForm::Text | OutputForm::Gathered => self.tell(event),
+            OutputForm::StreamJson => json_line(event),
+            OutputForm::Text | OutputForm::Json => self.tell(event),
         };
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
         }
+        self.draw();
         shown.inspect_err(|error| self.broken = Some(io::Error::new(error.kind(), error.to_string())))
     }
 
     /// Says what waits for approval, and how to give it.
     pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
-        if self.form == OutputForm::Json {
+        if self.output.form() == OutputForm::StreamJson {
             return;
         }
         let changes =
@@ -119,11 +162,18 @@ impl View {
     /// Whose run it is: everyone else is a sub-agent.
     pub fn is_of(&mut self, agent: &AgentId) {
         self.sub_agents.root_is(agent);
+        self.ended = None;
+        self.narrate_held();
+    }
+
+    /// How the run ended; `None` if it did not end here.
+    pub fn has_ended(&mut self, session: &SessionId, report: Option<Arc<RunReport>>) {
+        self.ended = Some(Ended { session: session.clone(), report });
     }
 
     /// Whether the end of this run was shown.
     pub fn saw_end(&self, run: &LoopId) -> bool {
-        self.ended.contains(run)
+        self.seen_ends.contains(run)
     }
 
     /// Whether everything could be written.
@@ -131,52 +181,132 @@ impl View {
         self.broken.as_ref().map_or(Ok(()), Err)
     }
 
-    /// Ends the output: what was gathered is written, a line that is open is closed.
-    pub fn finish(&mut self) -> io::Result<()> {
-        self.waiting = None;
+    /// Ends the output with the answer, if it is not on the screen, and with what is missing in it.
+    pub fn finish(&mut self, done: Result<(), Exit>) -> Result<(), Exit> {
+        self.live.is_over();
         self.clear();
-        if self.broken.is_some() {
-            return Ok(());
+        let ended_line = if self.broken.is_some() { Ok(()) } else { self.end_line() };
+        let ended = self.ended.take().filter(|_| !matches!(done, Err(Exit::Refused(_))));
+        let report = ended.as_ref().and_then(|ended| ended.report.as_deref()).filter(|_| done.is_ok());
+        let incomplete = report.and_then(Incomplete::of);
+        let done = done.and_then(|()| ended_line.map_err(|error| unwritten(&error)));
+        let done = done.and_then(|()| self.output.judged(incomplete));
+        let written = match (self.output.form(), &ended) {
+            _ if self.broken.is_some() => Ok(()),
+            (OutputForm::Json, Some(Ended { session, report })) => {
+                write_out(&document(session, report.as_deref(), &self.totals, &done))
+            }
+            (OutputForm::Text, _) if self.flow == Flow::Held => {
+                report.map_or(Ok(()), |report| self.put_answer(&report.text()))
+            }
+            (OutputForm::Text | OutputForm::Json | OutputForm::StreamJson, _) => Ok(()),
+        };
+        match report {
+            Some(report) => {
+                self.held = None;
+                self.output.keep(&report.text())?;
+            }
+            None => self.narrate_held(),
         }
-        self.end_line()?;
-        let gathered = std::mem::take(&mut self.gathered);
-        if gathered.is_empty() { Ok(()) } else { write_out(&gathered) }
+        if let (Some(incomplete), Ok(())) = (incomplete, &done) {
+            self.warn(&format!("note: {incomplete}"));
+        }
+        done?;
+        written.map_err(|error| unwritten(&error))
+    }
+
+    fn put_answer(&self, answer: &str) -> io::Result<()> {
+        let Some((columns, _)) = size().filter(|_| stdout_colours()) else {
+            return write_out(&self.on_screen(&closed(answer)));
+        };
+        let mut page = Markdown::new(columns);
+        let mut lines = page.push(answer);
+        lines.extend(page.end());
+        write_out(&lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>())
+    }
+
+    /// Text that may be shown as it is.
+    fn on_screen<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if self.screen { Cow::Owned(harmless(text)) } else { Cow::Borrowed(text) }
+    }
+
+    /// The message that was held is no answer: another one came, or the run failed.
+    fn narrate_held(&mut self) {
+        if let Some(text) = self.held.take() {
+            self.narrate(&text);
+        }
+    }
+
+    /// Words of the model that are not its answer.
+    fn narrate(&mut self, text: &str) {
+        if text.trim().is_empty() || self.output.detail() == Detail::Quiet {
+            return;
+        }
+        self.clear();
+        let text = closed(text);
+        let shown = if io::stderr().is_terminal() { Cow::Owned(harmless(&text)) } else { Cow::Borrowed(&*text) };
+        // With stderr gone there is nobody to tell.
+        let _ = io::stderr().lock().write_all(shown.as_bytes());
     }
 
     /// Whether [`View::tick`] has something to do.
     pub fn has_progress(&self) -> bool {
-        self.progress && self.waiting.is_some()
+        self.is_live && self.live.has_something()
     }
 
-    /// Draws the next frame of the progress line.
-    pub fn tick(&mut self) {
-        // On a line with text or a question there is no room for it.
-        if self.mid_line || self.asking.is_open() {
-            return;
+    /// Whether nothing is written before the end, so that a reader who leaves is not noticed by writing.
+    pub fn waits_with_answer(&self) -> bool {
+        self.flow == Flow::Held && self.output.form() != OutputForm::StreamJson
+    }
+
+    /// Whether whoever was to read the answer is gone.
+    pub fn has_lost_reader(&mut self) -> bool {
+        if self.waits_with_answer() && self.broken.is_none() && !stdout_is_read() {
+            self.broken = Some(io::ErrorKind::BrokenPipe.into());
+            return true;
         }
-        let Some((what, since)) = &self.waiting else { return };
-        const FRAMES: [&str; 4] = [".  ", ".. ", "...", "   "];
-        let frame = FRAMES.get(self.frame % FRAMES.len()).copied().unwrap_or_default();
-        let (on, off) = Tint::Dim.codes(self.colours);
-        let seconds = since.elapsed().as_secs();
-        let _ = write!(io::stderr().lock(), "\r{on}… {what}{frame} {seconds} s{off}\x1b[K");
-        self.frame += 1;
-        self.drawn = true;
+        false
+    }
+
+    /// Draws the next frame of what changes.
+    pub fn tick(&mut self) {
+        self.draw();
+    }
+
+    /// Draws the lines at the bottom, unless somebody types there or a line of text is open.
+    fn draw(&mut self) {
+        if self.is_live && !self.mid_line && self.questions == 0 && !self.asking.is_open() {
+            self.live.draw(self.page.as_ref().and_then(Markdown::pending));
+        }
     }
 
     fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+        self.live.erase();
     }
 
     /// A line beside the text.
     pub fn note(&mut self, tint: Tint, line: &str) {
+        if self.output.detail() != Detail::Quiet {
+            self.put_line(tint, line);
+        }
+    }
+
+    /// What has to be said even when nothing else is.
+    pub fn warn(&mut self, line: &str) {
+        self.put_line(Tint::Red, line);
+    }
+
+    fn put_line(&mut self, tint: Tint, line: &str) {
+        self.put_text(tint, &one_line(line));
+    }
+
+    fn put_text(&mut self, tint: Tint, line: &str) {
         self.clear();
+        self.disturbed = true;
         let before = if self.asking.is_open() { "\n" } else { "" };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{off}", one_line(line));
+        let _ = writeln!(io::stderr().lock(), "{before}{on}{line}{off}");
     }
 
     fn tell(&mut self, event: &Event) -> io::Result<()> {
@@ -189,26 +319,59 @@ impl View {
                 if self.sub_agents.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
-                StreamDelta::Text { delta } => {
-                    self.open = Some(message_id.clone());
-                    self.say(delta)?;
+                StreamDelta::Text { delta } => match self.flow {
+                    Flow::Streams => {
+                        if self.open.as_ref() != Some(message_id) {
+                            self.show_thought();
+                            self.open = Some(message_id.clone());
+                            self.begin_text();
+                        }
+                        self.say(delta)?;
+                    }
+                    Flow::Held => self.wait_for("the model is writing"),
+                },
+                StreamDelta::Thinking { delta } => {
+                    self.thought.push_str(delta);
+                    self.wait_for("the model is thinking");
                 }
-                StreamDelta::Thinking { .. } => self.wait_for("the model is thinking"),
                 StreamDelta::ToolCallDelta { .. } => self.wait_for("waiting for the model"),
             },
             AgentEvent::MessageEnd { message_id, message } => match message.llm() {
                 Some(Message::Assistant { stop_reason, .. }) => {
                     let streamed = self.open.take().is_some_and(|open| open == *message_id);
-                    self.waiting = None;
-                    if !streamed && *stop_reason != StopReason::Error {
-                        self.say(&message.llm().map(Message::text).unwrap_or_default())?;
+                    self.live.waits_no_more();
+                    if *stop_reason == StopReason::Error {
+                        self.thought.clear();
                     }
-                    self.end_line()?;
+                    self.show_thought();
+                    let text = message.llm().map(Message::text).unwrap_or_default();
+                    match (self.flow, stop_reason) {
+                        (Flow::Streams, StopReason::Error) if streamed => self.strike()?,
+                        (_, StopReason::Error) => {}
+                        (Flow::Streams, _) => {
+                            if !streamed {
+                                self.begin_text();
+                                self.say(&text)?;
+                            }
+                            self.end_line()?;
+                        }
+                        (Flow::Held, StopReason::ToolUse) => {
+                            self.narrate_held();
+                            self.narrate(&text);
+                        }
+                        (
+                            Flow::Held,
+                            StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::Aborted,
+                        ) => {
+                            self.narrate_held();
+                            self.held = Some(text);
+                        }
+                    }
                 }
                 Some(Message::User { .. } | Message::ToolResult { .. }) | None => {}
             },
             AgentEvent::AgentEnd { .. } => {
-                self.waiting = None;
+                self.live.is_over();
                 self.clear();
                 self.end_line()?;
                 if self.progress {
@@ -218,21 +381,33 @@ impl View {
             }
             AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args, .. } => {
                 let line = summary(tool_name, args, &Ok(ToolResult::text("")));
-                let line = self.sub_agents.named(event, tool_call_id, tool_name, &line);
-                self.beside(event, Tint::Dim, &format!("▸ {line}"));
-                self.wait_for(&format!("running {}", cut(&one_line(tool_name), 40)));
+                let line = format!("▸ {}", self.sub_agents.named(event, tool_call_id, tool_name, &line));
+                if !self.is_live {
+                    self.beside(event, Tint::Dim, &line);
+                }
+                let line = one_line(&format!("{}{line}", self.sub_agents.lead(event)));
+                self.live.waits_no_more();
+                self.live.begin(&event.agent_id, tool_call_id, line, args.clone());
             }
             AgentEvent::ToolExecutionEnd {
                 tool_call_id, tool_name, result, summary, is_error, duration_ms, ..
             } => {
-                let tint = if *is_error { Tint::Red } else { Tint::Dim };
+                let args = self.live.end(&event.agent_id, tool_call_id).map(|call| call.args).unwrap_or_default();
                 let line = self.sub_agents.named(event, tool_call_id, tool_name, summary);
-                self.beside(event, tint, &format!("• {line} {}", seconds(*duration_ms)));
+                let line = format!("{}• {line} {}", self.sub_agents.lead(event), seconds(*duration_ms));
+                self.card(cards::tint(tool_name, result, *is_error), &one_line(&line));
+                let is_own = self.sub_agents.of(event).is_none();
+                if is_own && (self.is_live || self.output.detail() == Detail::All) {
+                    for (tint, line) in cards::below(tool_name, &args, result, *is_error, self.output.detail()) {
+                        self.card(tint, &line);
+                    }
+                }
                 for line in refused(tool_name, result) {
                     self.beside(event, Tint::Red, &format!("  sandbox: {line}"));
                 }
             }
-            AgentEvent::ToolBlocked { tool_name, stage, reason, .. } => {
+            AgentEvent::ToolBlocked { tool_call_id, tool_name, stage, reason, .. } => {
+                self.live.end(&event.agent_id, tool_call_id);
                 let hint = match stage {
                     BlockStage::Approval if self.unattended => " (--permission yolo runs it without asking)",
                     BlockStage::Approval
@@ -255,9 +430,11 @@ impl View {
                 self.beside(event, Tint::Red, &format!("! rejected: {reason}"));
             }
             AgentEvent::PermissionRequired { .. } => {
-                self.waiting = None;
+                self.live.waits_no_more();
+                self.questions += 1;
                 self.clear();
             }
+            AgentEvent::PermissionResolved { .. } => self.questions = self.questions.saturating_sub(1),
             AgentEvent::ProviderRetry { error, falls_back_on: Some(model), .. } => {
                 self.beside(event, Tint::Red, &format!("! {}; asking {model} instead", shown_error(error)));
             }
@@ -270,9 +447,9 @@ impl View {
                 self.wait_for("waiting to ask again");
             }
             AgentEvent::AgentRestarted { reason } => {
-                if self.sub_agents.of(event).is_none() {
-                    self.open = None;
-                    self.end_line()?;
+                self.live.forget(&event.agent_id);
+                if self.sub_agents.of(event).is_none() && self.open.take().is_some() {
+                    self.strike()?;
                 }
                 self.beside(event, Tint::Dim, &format!("! the agent goes on from its journal: {reason}"));
             }
@@ -286,7 +463,6 @@ impl View {
             | AgentEvent::MessageStart { .. }
             | AgentEvent::ToolExecutionUpdate { .. }
             | AgentEvent::ProgressMessage { .. }
-            | AgentEvent::PermissionResolved { .. }
             | AgentEvent::ModeChanged { .. }
             | AgentEvent::PlanResolved { .. }
             | AgentEvent::SubAgentStart { .. }
@@ -301,38 +477,99 @@ impl View {
         self.note(tint, &format!("{lead}{line}"));
     }
 
-    fn wait_for(&mut self, what: &str) {
-        if self.progress && self.waiting.as_ref().is_none_or(|(now, _)| now != what) {
-            self.waiting = Some((what.to_owned(), Instant::now()));
+    /// A line of a call, no longer than the screen is wide.
+    fn card(&mut self, tint: Tint, line: &str) {
+        if self.output.detail() == Detail::Quiet {
+            return;
         }
+        let columns = stderr_size().filter(|_| self.output.detail() != Detail::All).map(|(columns, _)| columns);
+        let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns.saturating_sub(1)));
+        self.put_text(tint, &line);
+    }
+
+    /// What the model has thought: one line of it, or all.
+    fn show_thought(&mut self) {
+        let thought = std::mem::take(&mut self.thought);
+        let lines: Vec<&str> = thought.lines().filter(|line| !line.trim().is_empty()).collect();
+        match self.output.detail() {
+            Detail::All => lines.iter().for_each(|line| self.card(Tint::Dim, &format!("∴ {}", harmless(line)))),
+            Detail::Usual if self.is_live && !lines.is_empty() => {
+                let more = if lines.len() > 1 { format!(" (+{} lines)", lines.len() - 1) } else { String::new() };
+                let first = lines.first().map(|line| one_line(line)).unwrap_or_default();
+                let room = stderr_size().map_or(80, |(columns, _)| columns).saturating_sub(more.len() + 4);
+                self.card(Tint::Dim, &format!("∴ {}{more}", fitted(&first, room)));
+            }
+            Detail::Usual | Detail::Quiet => {}
+        }
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        if self.is_live {
+            self.live.wait_for(what);
+        }
+    }
+
+    /// Text comes that nothing of is on the screen.
+    fn begin_text(&mut self) {
+        self.streamed.clear();
+        (self.disturbed, self.rows) = (false, 0);
+        self.page = size().filter(|_| stdout_colours()).map(|(columns, _)| Markdown::new(columns));
     }
 
     fn say(&mut self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        self.waiting = None;
+        self.streamed.push_str(text);
+        if let Some(page) = &mut self.page {
+            let lines = page.push(text);
+            self.wait_for("the model is writing");
+            return self.put_lines(&lines);
+        }
+        self.live.waits_no_more();
         self.clear();
         self.mid_line = !text.ends_with('\n');
-        match (self.form, self.screen) {
-            (OutputForm::Gathered, _) => {
-                self.gathered.push_str(text);
-                Ok(())
-            }
-            (_, true) => write_out(&harmless(text)),
-            (_, false) => write_out(text),
+        write_out(&self.on_screen(text))
+    }
+
+    /// Lines of the model's text that are complete.
+    fn put_lines(&mut self, lines: &[ScreenLine]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
         }
+        self.clear();
+        let columns = size().map_or(80, |(columns, _)| columns);
+        self.rows += lines.iter().map(|line| line.columns.max(1).div_ceil(columns)).sum::<usize>();
+        write_out(&lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
-        if !std::mem::take(&mut self.mid_line) {
-            return Ok(());
+        if let Some(mut page) = self.page.take() {
+            self.live.waits_no_more();
+            let lines = page.end();
+            return self.put_lines(&lines);
         }
-        if self.form == OutputForm::Gathered {
-            self.gathered.push('\n');
-            return Ok(());
+        if std::mem::take(&mut self.mid_line) { write_out("\n") } else { Ok(()) }
+    }
+
+    /// What the open message has put on the screen is no part of the answer.
+    fn strike(&mut self) -> io::Result<()> {
+        let text = std::mem::take(&mut self.streamed);
+        self.clear();
+        let is_page = self.page.take().is_some();
+        if text.trim().is_empty() {
+            return self.end_line();
         }
-        write_out("\n")
+        if let Some((columns, rows)) = size().filter(|_| is_page && !self.disturbed)
+            && self.rows < rows
+        {
+            let up = if self.rows > 0 { format!("\x1b[{}A", self.rows) } else { String::new() };
+            let struck = fitted(&one_line(&text), columns.saturating_sub(1));
+            return write_out(&format!("\r{up}\x1b[J\x1b[2m\x1b[9m{struck}\x1b[0m\n"));
+        }
+        self.end_line()?;
+        self.note(Tint::Red, "✗ discarded: what stands above is no part of the answer");
+        Ok(())
     }
 }
 
@@ -351,6 +588,14 @@ fn refused(tool_name: &str, result: &ToolResult) -> Vec<String> {
         texts.push(format!("… and {more} more"));
     }
     texts
+}
+
+/// Whether stdout is no pipe, or one with a reader.
+fn stdout_is_read() -> bool {
+    let stdout = io::stdout();
+    let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+    let told = poll(&mut asked, Some(&Timespec::default()));
+    told.is_err() || asked.iter().all(|one| !one.revents().contains(PollFlags::ERR))
 }
 
 /// One event on one line of stdout.

@@ -146,7 +146,7 @@ fn a_refusal_without_words_says_so_and_one_with_words_lets_them_stand() {
     let (events, whole) = decode(REFUSAL);
     let declined = "[The model declined to answer: refusal, cyber]";
     let content = vec![thinking("", "EuYBCkQYBCKAQNmQ1r0e5y8vZJ5q3d9xK2u7="), Content::text(declined)];
-    assert_eq!(whole, Ok(of(content, StopReason::Stop, Usage::of(31, 4, 0, 0, 0), "claude-opus-5-20260724")));
+    assert_eq!(whole, Ok(of(content, StopReason::Refusal, Usage::of(31, 4, 0, 0, 0), "claude-opus-5-20260724")));
     assert_eq!(events.last(), Some(&StreamEvent::TextDelta { delta: declined.to_owned() }));
 
     let unfinished = call("toolu_01Ref3t4Ab5Cd6Ef7Gh8Ij9K", "bash", json!("{\"command\": \"cur"));
@@ -295,7 +295,7 @@ fn stop_reasons_are_mapped() {
         ("stop_sequence", StopReason::Stop, StopReason::ToolUse),
         ("tool_use", StopReason::Stop, StopReason::ToolUse),
         ("a_reason_of_the_future", StopReason::Stop, StopReason::ToolUse),
-        ("refusal", StopReason::Stop, StopReason::ToolUse),
+        ("refusal", StopReason::Refusal, StopReason::ToolUse),
         ("max_tokens", StopReason::Length, StopReason::Length),
         ("model_context_window_exceeded", StopReason::Length, StopReason::Length),
     ] {

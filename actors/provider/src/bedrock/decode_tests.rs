@@ -117,7 +117,7 @@ fn f10_parallel_calls_get_ids_of_their_own() {
 #[test]
 fn a_refusal_says_so_and_what_was_said_stands() {
     let said = vec![Content::text("[The model declined to answer: guardrail_intervened]")];
-    assert_eq!(whole(&fixture!("refusal")), response(said, StopReason::Stop, Usage::of(20, 0, 0, 0, 0)));
+    assert_eq!(whole(&fixture!("refusal")), response(said, StopReason::Refusal, Usage::of(20, 0, 0, 0, 0)));
     let raw = Value::String("{\"path\":".to_owned());
     let content = vec![Content::text("So far "), call("tooluse_cut", "write_file", raw)];
     assert_eq!(whole(&fixture!("filtered")), response(content, StopReason::ToolUse, Usage::of(20, 7, 0, 0, 0)));

@@ -76,6 +76,8 @@ struct Reply {
     /// What the last event leaves for those like it.
     stencil: Option<Stencil>,
     text: String,
+    /// Whether some of the text came as a refusal.
+    refused: bool,
     thinking: String,
     details: Details,
     calls: Vec<OpenCall>,
@@ -132,6 +134,7 @@ impl Reply {
             begun: false,
             stencil: None,
             text: String::new(),
+            refused: false,
             thinking: String::new(),
             details: Details::default(),
             calls: Vec::new(),
@@ -192,7 +195,9 @@ impl SseEvents for Reply {
         let stop_reason = match (finish, calls.is_empty()) {
             (Finish::Length, _) => StopReason::Length,
             (Finish::Stop | Finish::Filtered(_) | Finish::Other, false) => StopReason::ToolUse,
-            (Finish::Stop | Finish::Filtered(_) | Finish::Other, true) => StopReason::Stop,
+            (Finish::Filtered(_), true) => StopReason::Refusal,
+            (Finish::Stop | Finish::Other, true) if self.refused => StopReason::Refusal,
+            (Finish::Stop | Finish::Other, true) => StopReason::Stop,
         };
         let mut content = Vec::with_capacity(calls.len() + 2);
         let signature = self.details.seal();
@@ -327,6 +332,7 @@ impl Reply {
         for thinking in [thinking, Some(Cow::Owned(spoken.thinking))].into_iter().flatten() {
             self.say(StringField::Thinking, &thinking, emit)?;
         }
+        self.refused |= delta.refusal.as_ref().is_some_and(|text| !text.0.is_empty());
         for text in [Some(spoken.text), delta.refusal.map(|text| text.0)].into_iter().flatten() {
             self.say(StringField::Text, &text, emit)?;
         }

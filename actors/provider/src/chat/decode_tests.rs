@@ -276,7 +276,7 @@ fn finish_reasons_are_mapped() {
         ("stop", StopReason::Stop, StopReason::ToolUse),
         ("length", StopReason::Length, StopReason::Length),
         ("tool_calls", StopReason::Stop, StopReason::ToolUse),
-        ("content_filter", StopReason::Stop, StopReason::ToolUse),
+        ("content_filter", StopReason::Refusal, StopReason::ToolUse),
         ("eos_of_the_future", StopReason::Stop, StopReason::ToolUse),
     ] {
         assert_eq!((stop(&[], finish), stop(&with_call, finish)), (without, with), "{finish}");

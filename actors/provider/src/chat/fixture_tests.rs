@@ -168,7 +168,7 @@ fn a_refusal_is_text_and_a_filter_that_leaves_nothing_says_so() {
         response(REFUSAL, &openai()),
         Response {
             content: vec![Content::text("I’m sorry, I can’t help with that.")],
-            stop_reason: StopReason::Stop,
+            stop_reason: StopReason::Refusal,
             usage: Usage::of(40, 11, 0, 0, 0),
             model: Some("gpt-5-2026-01-15".into()),
         }
@@ -177,7 +177,7 @@ fn a_refusal_is_text_and_a_filter_that_leaves_nothing_says_so() {
         response(FILTERED, &openai()),
         Response {
             content: vec![Content::text("[The model declined to answer: content_filter]")],
-            stop_reason: StopReason::Stop,
+            stop_reason: StopReason::Refusal,
             usage: Usage::of(55, 1, 0, 0, 0),
             model: Some("gpt-4.1-2025-04-14".into()),
         }

@@ -129,7 +129,7 @@ fn a_refusal_leaves_what_was_said_and_never_an_empty_message() {
         whole(REFUSAL),
         Response {
             content: vec![Content::text("The first step is")],
-            stop_reason: StopReason::Stop,
+            stop_reason: StopReason::Refusal,
             usage: Usage::of(9, 4, 0, 0, 0),
             model: Some("gemini-2.5-flash".into()),
         }
@@ -138,7 +138,7 @@ fn a_refusal_leaves_what_was_said_and_never_an_empty_message() {
         whole(BLOCKED),
         Response {
             content: vec![Content::text("[The model declined to answer: PROHIBITED_CONTENT]")],
-            stop_reason: StopReason::Stop,
+            stop_reason: StopReason::Refusal,
             usage: Usage::of(9, 0, 0, 0, 0),
             model: Some("gemini-2.5-flash".into()),
         }

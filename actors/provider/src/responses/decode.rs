@@ -20,7 +20,8 @@ const BLANK_LINE: &str = "\n\n";
 
 /// A decoder for one response.
 pub(crate) fn decoder(limits: Limits) -> Box<dyn Decoder> {
-    let reply = Reply { draft: Draft::new(limits), begun: false, spoke: false, items: Vec::new(), ended: None };
+    let reply =
+        Reply { draft: Draft::new(limits), begun: false, spoke: false, refused: false, items: Vec::new(), ended: None };
     Box::new(SseReply::new(limits, reply))
 }
 
@@ -31,6 +32,8 @@ struct Reply {
     begun: bool,
     /// A message has said something.
     spoke: bool,
+    /// Whether a message is, or has, a refusal.
+    refused: bool,
     /// The items that have opened; each has a block, so their number is bounded as that of blocks is.
     items: Vec<Open>,
     ended: Option<Stopped>,
@@ -171,6 +174,7 @@ impl Reply {
         let at = match item {
             Item::Message { id, content } => {
                 let at = self.find_or_open(What::Message, index, text_of(id), emit)?;
+                self.refused |= parts(content).iter().any(Part::is_refusal);
                 for (part, piece) in (0..).zip(parts(content)) {
                     let said = self.items.get(at).and_then(|open| open.part);
                     match said.map_or(Ordering::Greater, |said| part.cmp(&said)) {
@@ -242,6 +246,7 @@ impl Reply {
                 }
                 Stopped::CutShort
             }
+            _ if self.refused => Stopped::CutShort,
             _ => ended,
         });
         self.about(summary);

@@ -139,14 +139,14 @@ fn calls_side_by_side_get_their_own_arguments() {
 #[test]
 fn a_refusal_is_what_the_model_says() {
     let content = vec![Content::text("I'm sorry, I can't help with that.")];
-    assert_eq!(whole(REFUSAL), response(content, StopReason::Stop, Usage::of(20, 9, 0, 0, 0)));
+    assert_eq!(whole(REFUSAL), response(content, StopReason::Refusal, Usage::of(20, 9, 0, 0, 0)));
 }
 
 #[test]
 fn a_filter_that_leaves_nothing_is_named() {
     let (events, whole) = decode(FILTERED);
     let note = "[The model declined to answer: content_filter]";
-    assert_eq!(whole, Ok(response(vec![Content::text(note)], StopReason::Stop, Usage::of(20, 0, 0, 0, 0))));
+    assert_eq!(whole, Ok(response(vec![Content::text(note)], StopReason::Refusal, Usage::of(20, 0, 0, 0, 0))));
     assert_eq!(events, [StreamEvent::Start, delta(note)]);
 }
 
@@ -155,7 +155,7 @@ fn what_was_said_before_a_filter_stands() {
     let filtered = json!({"type": "response.incomplete", "response":
         {"incomplete_details": {"reason": "content_filter"}}});
     let response = whole(&stream(&[said(0, "msg_1", 0, "So "), filtered.clone()]));
-    assert_eq!((response.content, response.stop_reason), (vec![Content::text("So ")], StopReason::Stop));
+    assert_eq!((response.content, response.stop_reason), (vec![Content::text("So ")], StopReason::Refusal));
     let opened = item("added", 0, function("fc_1", "call_1", ""));
     let response = whole(&stream(&[opened, arguments("delta", 0, "fc_1", "{\"a\":1"), filtered]));
     assert_eq!(response.content, [call("call_1", "t", json!("{\"a\":1"))]);

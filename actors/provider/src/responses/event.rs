@@ -180,6 +180,11 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Whether it says that the model will not answer.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.refusal.as_ref().is_some_and(|text| !text.0.is_empty())
+    }
+
     /// Its text, or its refusal; empty if it has neither.
     pub(crate) fn says(&self) -> &str {
         self.text.as_ref().or(self.refusal.as_ref()).map_or("", |text| &text.0)

@@ -155,7 +155,8 @@ impl Draft {
         }
         let stop_reason = match (ended, calls) {
             (Stopped::Length, _) => StopReason::Length,
-            (Stopped::Whole | Stopped::CutShort, 0) => StopReason::Stop,
+            (Stopped::Whole, 0) => StopReason::Stop,
+            (Stopped::CutShort, 0) => StopReason::Refusal,
             (Stopped::Whole | Stopped::CutShort, _) => StopReason::ToolUse,
         };
         Response { content, stop_reason, usage: self.usage, model: self.model }

@@ -295,7 +295,10 @@ impl Durable {
         let origin = if planned { CallOrigin::Plan } else { CallOrigin::Model };
         let completed = matches!(
             llm,
-            Message::Assistant { stop_reason: StopReason::Stop | StopReason::Length | StopReason::ToolUse, .. }
+            Message::Assistant {
+                stop_reason: StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::ToolUse,
+                ..
+            }
         );
         self.responses += u64::from(completed && !planned);
         let calls: Vec<CallSlot> = llm

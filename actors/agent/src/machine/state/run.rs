@@ -317,9 +317,13 @@ impl Turn {
                     Wants::End(Outcome::Error { message })
                 }
                 StopReason::Aborted => Wants::End(Outcome::Aborted),
-                StopReason::Stop | StopReason::Length | StopReason::ToolUse if !self.calls.is_empty() => Wants::More,
+                StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::ToolUse
+                    if !self.calls.is_empty() =>
+                {
+                    Wants::More
+                }
                 StopReason::Length => Wants::End(Outcome::Length),
-                StopReason::Stop | StopReason::ToolUse => Wants::Stop,
+                StopReason::Stop | StopReason::Refusal | StopReason::ToolUse => Wants::Stop,
             },
             Some(Message::User { .. } | Message::ToolResult { .. }) | None => Wants::Stop,
         }
