@@ -19,6 +19,8 @@ mod keeping;
 mod looking;
 #[path = "cli/models.rs"]
 mod models;
+#[path = "cli/naming.rs"]
+mod naming;
 #[path = "cli/permitting.rs"]
 mod permitting;
 #[path = "cli/refusals.rs"]

@@ -6,6 +6,7 @@
 //! - [`commands`]: one file for each command.
 //! - [`terminal`]: what a person sees and answers: a run as it happens, questions, signals.
 //! - [`house`]: the house that commands work with, and [`folders`]: where they work.
+//! - [`session_name`]: sessions by the beginning of their id, or as the last one.
 //! - [`log`]: `--log FILE`.
 //! - [`exit`]: why the program ends, and with which code.
 
@@ -15,6 +16,7 @@ mod exit;
 mod folders;
 mod house;
 mod log;
+mod session_name;
 mod terminal;
 
 use std::process::ExitCode;

@@ -183,9 +183,9 @@ fn sessions_are_listed_shown_and_removed() {
     desk.run(&["run", "first\nprompt", "--script", &script]).said("one\n");
     let session = desk.session();
     let listed = desk.run(&["sessions", "list"]);
-    let line = listed.out.trim_end();
+    let line = listed.out.lines().nth(1).unwrap();
     assert!(
-        line.starts_with(&session) && line.ends_with("done        scripted/script  2 messages  first prompt"),
+        line.starts_with(&session) && line.ends_with("done           2  scripted/script           first prompt"),
         "{line}"
     );
     let removed = desk.run(&["sessions", "rm", &session, "--json"]);

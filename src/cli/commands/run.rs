@@ -1,7 +1,7 @@
 //! `playhouse run`: a prompt, its answer, an exit code.
 
 use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::cli::commands::resume::{self, refuse_if_not_ours};
 use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
 use crate::cli::house::{from_config, open_house};
+use crate::cli::session_name::{self, SessionName};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
 use crate::cli::terminal::signals::Interrupt;
@@ -29,7 +30,7 @@ use crate::cli::terminal::view::{OutputForm, View};
 #[derive(Clone, Debug)]
 enum Target {
     New,
-    Named(SessionId),
+    Named(SessionName),
     Newest,
 }
 
@@ -37,7 +38,8 @@ enum Target {
 #[derive(Debug)]
 pub struct RunRequest {
     prompt: String,
-    target: Target,
+    /// The stored session to go on in; `None` is a new one.
+    session: Option<SessionId>,
     /// `None` is in memory.
     folder: Option<PathBuf>,
     kept: SessionHome,
@@ -88,6 +90,11 @@ impl RunRequest {
                 (Some(folder), kept)
             }
         };
+        let session = match (&target, &folder) {
+            (Target::New, _) | (_, None) => None,
+            (Target::Named(name), Some(folder)) => Some(name.find(folder, || cwd.clone().map_or_else(here, Ok))?),
+            (Target::Newest, Some(folder)) => Some(newest(folder, &cwd.clone().map_or_else(here, Ok)?)?),
+        };
         let mode = match (args.plan, args.no_plan) {
             (true, _) => Some(Mode::Plan),
             (false, true) => Some(Mode::Act),
@@ -95,8 +102,8 @@ impl RunRequest {
         };
         let (asking, form) = (Asking::default(), OutputForm::of(args.json));
         let from = from_config(config, &asking, &args.recordings);
-        let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, form };
-        if matches!(request.target, Target::New) {
+        let mut request = Self { prompt: String::new(), session, folder, kept, asking, from, accept, cwd, mode, form };
+        if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
             request.settings()?;
         }
@@ -148,7 +155,7 @@ fn read_prompt(given: Option<String>) -> Result<String, Exit> {
 /// Runs the prompt, and shows what happens until it is over.
 pub async fn run(request: RunRequest) -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
-    if let Target::New = request.target {
+    if request.session.is_none() {
         request.check(&request.settings()?).await?;
     }
     if request.folder.is_none() {
@@ -165,12 +172,7 @@ pub async fn run(request: RunRequest) -> Result<(), Exit> {
 }
 
 async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Result<(), Exit> {
-    let stored = match &request.target {
-        Target::New => None,
-        Target::Named(session) => Some(session.clone()),
-        Target::Newest => Some(newest(house, request).await?),
-    };
-    let (agent, mut messages) = match &stored {
+    let (agent, mut messages) = match &request.session {
         None => {
             let agent = request.from.agent(house, request.settings()?).map_err(Exit::refused)?;
             (agent.spawn().await.map_err(Exit::refused)?, Vec::new())
@@ -186,7 +188,7 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.services().clock.now().wall)));
     let prompt = Command::new(input_id.clone(), Op::prompt(messages));
     agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
-    if let (Accept::Damage, Some(stored)) = (request.accept, &stored)
+    if let (Accept::Damage, Some(stored)) = (request.accept, &request.session)
         && *stored != session
     {
         house.name_successor(stored, session.clone()).await.map_err(Exit::refused)?;
@@ -196,7 +198,7 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     if let Ok(state) = agent.state().await
         && !state.plan.is_empty()
     {
-        watch.view.plan(&session, &state.plan);
+        watch.view.plan(&watch.kept.short(&session), &state.plan);
     }
     done
 }
@@ -265,19 +267,11 @@ fn agent_of(summary: &SessionSummary) -> Result<AgentId, Exit> {
     })
 }
 
-/// The newest session of the directory.
-async fn newest(house: &House, request: &RunRequest) -> Result<SessionId, Exit> {
-    let cwd = match &request.cwd {
-        Some(cwd) => cwd.clone(),
-        None => here()?,
-    };
-    let sessions = house.sessions().await.map_err(Exit::refused)?;
-    let is_one = |session: &&SessionSummary| {
-        session.parent.is_none() && session.kind.as_deref() == Some(KIND) && session.cwd.as_deref() == Some(&*cwd)
-    };
-    let found = sessions.iter().find(is_one).map(|session| session.session_id.clone());
-    found.ok_or_else(|| {
-        let cwd = cwd.display();
-        Exit::Refused(format!("there is no session of {cwd} to continue: start one without --continue"))
+/// The newest session of the directory that this program can go on with.
+fn newest(folder: &Path, directory: &Path) -> Result<SessionId, Exit> {
+    let is_ours = |session: &SessionSummary| session.kind.as_deref() == Some(KIND);
+    session_name::newest(folder, directory, is_ours)?.ok_or_else(|| {
+        let directory = directory.display();
+        Exit::Refused(format!("there is no session of {directory} to continue: start one without --continue"))
     })
 }

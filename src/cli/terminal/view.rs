@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use playhouse::protocol::entry::{BlockStage, PlannedChange};
 use playhouse::protocol::{
-    AgentEvent, AgentId, Event, LoopId, Message, MessageId, SessionId, StopReason, StreamDelta, ToolResult,
-    mask_patterns,
+    AgentEvent, AgentId, Event, LoopId, Message, MessageId, StopReason, StreamDelta, ToolResult, mask_patterns,
 };
 use playhouse::tools::summary;
 use serde_json::Value;
@@ -42,6 +41,8 @@ impl OutputForm {
 #[derive(Debug)]
 pub struct View {
     form: OutputForm,
+    /// What goes before each line beside the text: whose it is, where several runs share the output.
+    label: String,
     asking: Asking,
     colours: bool,
     /// Whether stdout is a screen, which text must not control.
@@ -70,6 +71,7 @@ impl View {
     pub fn new(form: OutputForm, asking: &Asking) -> Self {
         Self {
             form,
+            label: String::new(),
             asking: asking.clone(),
             colours: stderr_colours(),
             screen: io::stdout().is_terminal(),
@@ -86,6 +88,11 @@ impl View {
             totals: Totals::new(Instant::now()),
             broken: None,
         }
+    }
+
+    /// Says with every line beside the text whose it is.
+    pub fn label(&mut self, session: &str) {
+        self.label = format!("[{session}] ");
     }
 
     /// Shows an event. After an error nothing more is written.
@@ -107,7 +114,7 @@ impl View {
     }
 
     /// Says what waits for approval, and how to give it.
-    pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
+    pub fn plan(&mut self, session: &str, plan: &[PlannedChange]) {
         if self.form == OutputForm::Json {
             return;
         }
@@ -140,7 +147,13 @@ impl View {
         }
         self.end_line()?;
         let gathered = std::mem::take(&mut self.gathered);
-        if gathered.is_empty() { Ok(()) } else { write_out(&gathered) }
+        if gathered.is_empty() {
+            return Ok(());
+        }
+        if !self.label.is_empty() {
+            self.note(Tint::Dim, "answers:");
+        }
+        write_out(&gathered)
     }
 
     /// Whether [`View::tick`] has something to do.
@@ -176,7 +189,7 @@ impl View {
         let before = if self.asking.is_open() { "\n" } else { "" };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{off}", one_line(line));
+        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{}{off}", self.label, one_line(line));
     }
 
     fn tell(&mut self, event: &Event) -> io::Result<()> {
