@@ -185,15 +185,23 @@ impl FromConfig {
 
     /// Says why one of the models cannot be asked, if one cannot. Reads scripts and keys.
     pub async fn check(&self, settings: &Settings) -> Result<(), FromConfigError> {
-        let answers = match self.exchanges {
-            Exchanges::Live | Exchanges::Recorded(_) => Answers::Services,
-            Exchanges::Replayed(_) => Answers::Recording,
-        };
-        let models = Models::of_settings(settings);
+        let (answers, models) = (self.answers(), Models::of_settings(settings));
         let failed = |error: tokio::task::JoinError| {
             Err(FromConfigError::NotAskable(format!("the model could not be checked: {error}")))
         };
         tokio::task::spawn_blocking(move || models.check(answers)).await.unwrap_or_else(failed)
+    }
+
+    /// As [`FromConfig::check`], in the time of whoever asks.
+    pub fn check_now(&self, settings: &Settings) -> Result<(), FromConfigError> {
+        Models::of_settings(settings).check(self.answers())
+    }
+
+    fn answers(&self) -> Answers {
+        match self.exchanges {
+            Exchanges::Live | Exchanges::Recorded(_) => Answers::Services,
+            Exchanges::Replayed(_) => Answers::Recording,
+        }
     }
 
     /// The code for these settings: their tools, the configured hooks, and whoever answers questions. A tool that is gone

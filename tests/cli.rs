@@ -35,5 +35,7 @@ mod showing;
 mod states;
 #[path = "cli/stopping.rs"]
 mod stopping;
+#[path = "cli/telling.rs"]
+mod telling;
 #[path = "cli/terminal.rs"]
 mod terminal;

@@ -79,8 +79,12 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What to say; `-`, or nothing with input piped in, reads it from stdin
+    /// What to say; `-`, or nothing with input piped in, reads it from stdin, and without both you are asked. What is
+    /// piped in beside a prompt is context for it
     pub prompt: Option<String>,
+    /// A picture to go with the prompt, PNG, JPEG, GIF or WebP; may be given several times
+    #[arg(long = "image", value_name = "FILE")]
+    pub images: Vec<PathBuf>,
     #[command(flatten)]
     pub settings: SettingArgs,
     /// Go on in this session, by its id, the beginning of one, or `last`; flags that are given change its settings

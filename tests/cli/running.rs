@@ -75,7 +75,8 @@ fn a_prompt_can_come_from_stdin() {
     let script = desk.script("s.json", turns);
     desk.pipe(&["run", "--script", &script], b"two\nlines\n").said("piped\n");
     desk.pipe(&["run", "-", "--script", &script], "two\nlines".as_bytes()).said("piped\n");
-    desk.pipe(&["run", "given", "--script", &script], b"two\nlines").said("other\n");
+    desk.pipe(&["run", "given", "--script", &script], b"two\nlines").said("piped\n");
+    desk.run(&["run", "given", "--script", &script]).said("other\n");
     desk.pipe(&["run", "--script", &script], b" \n ").refused(&["the prompt is empty"]);
     desk.pipe(&["run", "--script", &script], b"\xff\xfe").refused(&["stdin", "UTF-8"]);
     desk.run(&["run", "", "--script", &script]).refused(&["the prompt is empty"]);

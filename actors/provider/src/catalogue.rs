@@ -19,11 +19,13 @@ pub struct Known {
     pub max_output: u32,
     /// Whether it can reason.
     pub reasoning: bool,
+    /// Whether it takes images.
+    pub images: bool,
     /// What its tokens cost, where that is one price.
     pub prices: Option<Prices>,
 }
 
-/// A model that can reason. Prices per million tokens in cents of a cent: 1.25 dollars are 12,500.
+/// A model that can reason and takes images. Prices per million tokens in cents of a cent: 1.25 dollars are 12,500.
 const fn model(
     provider: &'static str,
     id: &'static str,
@@ -37,12 +39,17 @@ const fn model(
         cache_write: cache_write * 100,
         up_to: None,
     };
-    Known { provider, id, context_window, max_output, reasoning: true, prices: Some(prices) }
+    Known { provider, id, context_window, max_output, reasoning: true, images: true, prices: Some(prices) }
 }
 
 /// A model that answers at once.
 const fn unreasoning(known: Known) -> Known {
     Known { reasoning: false, ..known }
+}
+
+/// A model that takes no images.
+const fn text_only(known: Known) -> Known {
+    Known { images: false, ..known }
 }
 
 /// A model whose prices are higher for prompts of more than so many tokens: those are not known here.
@@ -86,13 +93,13 @@ pub const CATALOGUE: &[Known] = &[
     model(G, "gemini-2.5-flash-lite", (1_048_576, 65_536), [1_000, 4_000, 100, 1_000]),
     unreasoning(model(G, "gemini-2.0-flash", (1_048_576, 8_192), [1_000, 4_000, 250, 1_000])),
     model("xai", "grok-4", (256_000, 256_000), [30_000, 150_000, 7_500, 30_000]),
-    model("xai", "grok-code-fast-1", (256_000, 256_000), [2_000, 15_000, 200, 2_000]),
-    unreasoning(model("xai", "grok-3", (131_072, 131_072), [30_000, 150_000, 7_500, 30_000])),
-    model("xai", "grok-3-mini", (131_072, 131_072), [3_000, 5_000, 750, 3_000]),
-    unreasoning(model("deepseek", "deepseek-chat", (128_000, 8_192), [2_800, 4_200, 280, 2_800])),
-    model("deepseek", "deepseek-reasoner", (128_000, 65_536), [2_800, 4_200, 280, 2_800]),
-    unreasoning(model("groq", "llama-3.3-70b-versatile", (131_072, 32_768), [5_900, 7_900, 5_900, 5_900])),
-    unreasoning(model("groq", "llama-3.1-8b-instant", (131_072, 131_072), [500, 800, 500, 500])),
+    text_only(model("xai", "grok-code-fast-1", (256_000, 256_000), [2_000, 15_000, 200, 2_000])),
+    text_only(unreasoning(model("xai", "grok-3", (131_072, 131_072), [30_000, 150_000, 7_500, 30_000]))),
+    text_only(model("xai", "grok-3-mini", (131_072, 131_072), [3_000, 5_000, 750, 3_000])),
+    text_only(unreasoning(model("deepseek", "deepseek-chat", (128_000, 8_192), [2_800, 4_200, 280, 2_800]))),
+    text_only(model("deepseek", "deepseek-reasoner", (128_000, 65_536), [2_800, 4_200, 280, 2_800])),
+    text_only(unreasoning(model("groq", "llama-3.3-70b-versatile", (131_072, 32_768), [5_900, 7_900, 5_900, 5_900]))),
+    text_only(unreasoning(model("groq", "llama-3.1-8b-instant", (131_072, 131_072), [500, 800, 500, 500]))),
 ];
 
 /// What is known of a model. The id may end in a date or in `-latest`.

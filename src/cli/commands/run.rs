@@ -1,6 +1,5 @@
 //! `playhouse run`: a prompt, its answer, an exit code.
 
-use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::from_config::{FromConfig, KIND};
 use playhouse::protocol::entry::{Settings, Wake};
 use playhouse::protocol::{AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId};
+use playhouse::provider::catalogue::find;
 use playhouse::session::SessionSummary;
 
 use crate::cli::args::{RunArgs, SharedArgs};
@@ -19,6 +19,7 @@ use crate::cli::commands::resume::{self, refuse_if_not_ours};
 use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
 use crate::cli::house::{from_config, open_house};
+use crate::cli::prompt::{self, Said};
 use crate::cli::session_name::{self, SessionName};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
@@ -37,7 +38,7 @@ enum Target {
 /// What the flags and the configuration ask for, checked as far as that goes without a house.
 #[derive(Debug)]
 pub struct RunRequest {
-    prompt: String,
+    said: Said,
     /// The stored session to go on in; `None` is a new one.
     session: Option<SessionId>,
     /// `None` is in memory.
@@ -102,12 +103,15 @@ impl RunRequest {
         };
         let (asking, form) = (Asking::default(), OutputForm::of(args.json));
         let from = from_config(config, &asking, &args.recordings);
-        let mut request = Self { prompt: String::new(), session, folder, kept, asking, from, accept, cwd, mode, form };
+        let mut request = Self { said: Said::default(), session, folder, kept, asking, from, accept, cwd, mode, form };
         if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
-            request.settings()?;
+            let settings = request.settings()?;
+            if prompt::is_asked_for(args.prompt.as_deref()) {
+                request.from.check_now(&settings).map_err(Exit::refused)?;
+            }
         }
-        request.prompt = read_prompt(args.prompt)?;
+        request.said = prompt::read(args.prompt, &args.images)?;
         Ok(request)
     }
 
@@ -127,29 +131,17 @@ impl RunRequest {
     }
 
     async fn check(&self, settings: &Settings) -> Result<(), Exit> {
+        for model in [&settings.model].into_iter().chain(&settings.fallbacks) {
+            let takes_none = find(&model.provider, &model.id).is_some_and(|known| !known.images);
+            if takes_none && self.said.has_pictures() {
+                let name = format!("{}/{}", model.provider, model.id);
+                return Err(Exit::Refused(format!(
+                    "{name} takes no images: choose another model, or leave --image out"
+                )));
+            }
+        }
         self.from.check(settings).await.map_err(Exit::refused)
     }
-}
-
-fn read_prompt(given: Option<String>) -> Result<String, Exit> {
-    let prompt = match given {
-        Some(text) if text != "-" => text,
-        None if io::stdin().is_terminal() => {
-            return Err(Exit::Refused("there is no prompt: give one, or pipe it in".to_owned()));
-        }
-        Some(_) | None => {
-            let mut text = String::new();
-            io::stdin().lock().read_to_string(&mut text).map_err(|error| {
-                Exit::Refused(format!("the prompt cannot be read from stdin ({error}): it must be UTF-8 text"))
-            })?;
-            text.truncate(text.trim_end().len());
-            text
-        }
-    };
-    if prompt.trim().is_empty() {
-        return Err(Exit::Refused("the prompt is empty: say something".to_owned()));
-    }
-    Ok(prompt)
 }
 
 /// Runs the prompt, and shows what happens until it is over.
@@ -185,7 +177,7 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     }
     let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
-    messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.services().clock.now().wall)));
+    messages.push(Arc::new(request.said.message(house.services().clock.now().wall).into()));
     let prompt = Command::new(input_id.clone(), Op::prompt(messages));
     agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
     if let (Accept::Damage, Some(stored)) = (request.accept, &request.session)
