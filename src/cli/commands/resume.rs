@@ -77,7 +77,6 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
     let mut watch = work.watch(OutputForm::of(work.json));
     match (&summary.status, work.accept) {
         (SessionStatus::Done, _) => {
-            let session = work.kept.short(session);
             error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
             Ok(())
         }

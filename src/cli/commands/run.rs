@@ -107,6 +107,12 @@ impl RunRequest {
         if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
             let settings = request.settings()?;
+            if let Some(key) = request.from.config.model_by_key() {
+                let (model, variable) = (key.choice(), key.variable);
+                let text =
+                    format!("asking {model}, since {variable} is the one key that is set; --model names another");
+                error_line("note: ", &text, Tint::Dim);
+            }
             if prompt::is_asked_for(args.prompt.as_deref()) {
                 request.from.check_now(&settings).map_err(Exit::refused)?;
             }
