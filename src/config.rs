@@ -30,6 +30,7 @@ pub use problem::{Problem, Problems};
 pub use rule_file::RuleFile;
 pub use sections::confinement::Confinement;
 pub use sections::hooks::HookSetting;
+pub use sections::keys_set::KeySet;
 pub use sections::model_name::{ModelName, known_provider};
 pub use sections::named::{ModelFacts, NamedRow, NamedSections, ProviderFacts};
 pub use sections::{Azure, Bedrock, Connection, Limits, Permissions, Retry, Service, Vertex};
@@ -131,7 +132,8 @@ sections::settings! {
     /// Every setting with its origin. The default is what holds when nobody sets anything, on a machine without a home
     /// directory.
     Config {
-        /// Who answers, and who is fallen back on, in this order; empty when nobody said.
+        /// Who answers, and who is fallen back on, in this order. When nobody said and one key is set, it is the default
+        /// model of that key's service, with the key's variable as its origin; else it is empty.
         model: Vec<ModelName> = Vec::new(),
         /// Where the first model's service is; `None` is where its section or its vendor says.
         base_url: Option<String> = None,
@@ -191,6 +193,8 @@ sections::settings! {
         user_file: Option<PathBuf>,
         /// Tools of the program's own that rules may name: [`Sources::tools`].
         tool_names: Vec<String>,
+        /// The keys of services that are set.
+        keys_set: Vec<KeySet>,
     }
 }
 

@@ -38,7 +38,7 @@ use playhouse_tools::policy::RuleError;
 use playhouse_tools::{Tool, ToolSet, default_tools};
 
 use crate::builder::{AgentBuilder, plain};
-use crate::config::{Config, Origin, Position, RuleFile, keys};
+use crate::config::{Config, KeySet, Origin, Position, RuleFile, keys};
 use crate::house::{House, HouseBuilder};
 use models::Models;
 
@@ -56,11 +56,14 @@ const CHILD_TIME: Duration = Duration::from_secs(300);
 /// What is configured cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FromConfigError {
-    /// Nobody said which model.
+    /// Nobody said which model, and no key is set.
     #[error(
-        "which model? choose one with --model PROVIDER/ID or --script FILE, or set `model` in your config.toml; `playhouse models` lists the providers"
+        "which model? no key is set: set that of a service, such as ANTHROPIC_API_KEY (`playhouse models` lists them), or run a model here (`ollama pull qwen3`, then --model ollama/qwen3), or play one with --script FILE"
     )]
     NoModel,
+    /// Nobody said which model, and the keys that are set leave that open.
+    #[error("which model? {}, or set `model` in your config.toml", choices(.0))]
+    SeveralKeys(Vec<KeySet>),
     /// A project's file asks for a service that is the user's to choose.
     #[error("which model? {at} asks for {wanted}, a service that is yours to choose: give --model {wanted}")]
     ModelHeldBack {
@@ -98,6 +101,14 @@ pub enum FromConfigError {
     /// There is no place for sessions.
     #[error("there is no HOME to keep sessions under: give --data-dir or set PLAYHOUSE_HOME")]
     NoDataDir,
+}
+
+/// What to choose from, by the keys that are set.
+fn choices(keys: &[KeySet]) -> String {
+    let variables: Vec<&str> = keys.iter().map(|key| key.variable).collect();
+    let flags: Vec<String> = keys.iter().map(|key| format!("--model {}", key.choice())).collect();
+    let is_are = if keys.len() == 1 { "is" } else { "are" };
+    format!("{} {is_are} set: choose with {}", variables.join(" and "), flags.join(" or "))
 }
 
 /// What is done with the exchanges with services.
@@ -185,15 +196,23 @@ impl FromConfig {
 
     /// Says why one of the models cannot be asked, if one cannot. Reads scripts and keys.
     pub async fn check(&self, settings: &Settings) -> Result<(), FromConfigError> {
-        let answers = match self.exchanges {
-            Exchanges::Live | Exchanges::Recorded(_) => Answers::Services,
-            Exchanges::Replayed(_) => Answers::Recording,
-        };
-        let models = Models::of_settings(settings);
+        let (answers, models) = (self.answers(), Models::of_settings(settings));
         let failed = |error: tokio::task::JoinError| {
             Err(FromConfigError::NotAskable(format!("the model could not be checked: {error}")))
         };
         tokio::task::spawn_blocking(move || models.check(answers)).await.unwrap_or_else(failed)
+    }
+
+    /// As [`FromConfig::check`], in the time of whoever asks.
+    pub fn check_now(&self, settings: &Settings) -> Result<(), FromConfigError> {
+        Models::of_settings(settings).check(self.answers())
+    }
+
+    fn answers(&self) -> Answers {
+        match self.exchanges {
+            Exchanges::Live | Exchanges::Recorded(_) => Answers::Services,
+            Exchanges::Replayed(_) => Answers::Recording,
+        }
     }
 
     /// The code for these settings: their tools, the configured hooks, and whoever answers questions. A tool that is gone

@@ -28,7 +28,7 @@ use serde_json::json;
 
 pub use conversation::{Conversation, conversation};
 pub use decisions::{Call, Decisions, Step, StepKind, decisions};
-pub use sessions::{session_table, state_words};
+pub use sessions::{SessionTable, session_table, short_id, state_words};
 
 /// The entries as JSON, one per line, each with its number.
 pub fn entry_lines(entries: &[(Seq, Arc<Entry>)]) -> Result<String, serde_json::Error> {

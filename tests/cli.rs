@@ -21,6 +21,8 @@ mod keeping;
 mod looking;
 #[path = "cli/models.rs"]
 mod models;
+#[path = "cli/naming.rs"]
+mod naming;
 #[path = "cli/permitting.rs"]
 mod permitting;
 #[path = "cli/refusals.rs"]
@@ -35,6 +37,8 @@ mod showing;
 mod states;
 #[path = "cli/stopping.rs"]
 mod stopping;
+#[path = "cli/telling.rs"]
+mod telling;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/wires.rs"]

@@ -10,10 +10,11 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
 use playhouse::config::{Config, Flag, Key, Shown, keys};
 use playhouse::from_config::Exchanges;
-use playhouse::protocol::{EventId, SessionId, mask_patterns};
+use playhouse::protocol::{EventId, mask_patterns};
 use playhouse::session::ChainHash;
 
 use crate::cli::exit::codes_help;
+use crate::cli::session_name::SessionName;
 use crate::cli::terminal::output::OutputArgs;
 use crate::cli::terminal::text::{harmless, stderr_colours};
 
@@ -78,13 +79,17 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What to say; `-`, or nothing with input piped in, reads it from stdin
+    /// What to say; `-`, or nothing with input piped in, reads it from stdin, and without both you are asked. What is
+    /// piped in beside a prompt is context for it
     pub prompt: Option<String>,
+    /// A picture to go with the prompt, PNG, JPEG, GIF or WebP; may be given several times
+    #[arg(long = "image", value_name = "FILE")]
+    pub images: Vec<PathBuf>,
     #[command(flatten)]
     pub settings: SettingArgs,
-    /// Go on in this session; flags that are given change its settings
-    #[arg(long, value_name = "ID", value_parser = session_id, conflicts_with = "continue")]
-    pub session: Option<SessionId>,
+    /// Go on in this session, by its id, the beginning of one, or `last`; flags that are given change its settings
+    #[arg(long, value_name = "SESSION", value_parser = SessionName::parse, conflicts_with = "continue")]
+    pub session: Option<SessionName>,
     /// Go on in the newest session of this directory
     #[arg(long = "continue")]
     pub r#continue: bool,
@@ -196,9 +201,10 @@ impl FromArgMatches for KeyFlags {
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session to go on with: one that is not finished, failed, was aborted, or was stopped by a limit
-    #[arg(value_parser = session_id)]
-    pub session: Option<SessionId>,
+    /// The session to go on with, by its id, the beginning of one, or `last`: one that is not finished, failed, was
+    /// aborted, or was stopped by a limit
+    #[arg(value_parser = SessionName::parse)]
+    pub session: Option<SessionName>,
     /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
     #[arg(long, requires = "session")]
     pub accept_broken_chain: bool,
@@ -220,9 +226,9 @@ pub struct PlanArgs {
 pub enum PlanCommand {
     /// Prints the changes that wait
     Show {
-        /// Of which session
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// Of which session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Print one change per line as JSON
         #[arg(long)]
         json: bool,
@@ -230,9 +236,9 @@ pub enum PlanCommand {
     /// Carries the changes out, in order, and lets the agent go on
     #[command(after_help = codes_help())]
     Approve {
-        /// Of which session
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// Of which session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Only these, by number
         #[arg(value_name = "N")]
         changes: Vec<u32>,
@@ -245,9 +251,9 @@ pub enum PlanCommand {
     },
     /// Drops the changes; the agent is told
     Reject {
-        /// Of which session
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// Of which session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Only these, by number
         #[arg(value_name = "N")]
         changes: Vec<u32>,
@@ -277,17 +283,20 @@ pub struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// One line per session, the newest first
+    /// One line per session of this directory, the newest first
     List {
-        /// Print one session per line as JSON
+        /// Those of other directories too, this one's first
+        #[arg(long)]
+        all: bool,
+        /// Print one session per line as JSON, those of every directory
         #[arg(long)]
         json: bool,
     },
     /// Prints the conversation of a session
     Show {
-        /// The session's id
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// The session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Print the journal's entries, one per line, as JSON
         #[arg(long)]
         json: bool,
@@ -297,18 +306,18 @@ pub enum SessionsCommand {
     /// For a reader whose `run --json` was killed: with the id of the last event it got, what comes after. Pieces of
     /// messages and partial results are in no journal; the event that ends a message or a call has the whole.
     Events {
-        /// The session's id
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// The session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Only what comes after the event with this id
         #[arg(long, value_name = "SEQ.K", value_parser = event_id)]
         after: Option<EventId>,
     },
     /// Removes a session and those of its sub-agents for good
     Rm {
-        /// The session's id
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// The session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Print what was removed, one per line, as JSON
         #[arg(long)]
         json: bool,
@@ -328,9 +337,9 @@ pub enum AuditCommand {
     /// A record that was changed, removed, added or moved is found. Records cut off the end, and a chain computed anew,
     /// are found by a head that an earlier check printed: give it with --head. Exits with 1 if anything is wrong.
     Verify {
-        /// Which; without any, all
-        #[arg(value_name = "SESSION", value_parser = session_id)]
-        sessions: Vec<SessionId>,
+        /// Which, by their ids, the beginnings of those, or `last`; without any, all
+        #[arg(value_name = "SESSION", value_parser = SessionName::parse)]
+        sessions: Vec<SessionName>,
         /// A head noted earlier, which must be in the chain of one of the sessions; may be given several times
         #[arg(long = "head", value_name = "HASH")]
         heads: Vec<ChainHash>,
@@ -340,9 +349,9 @@ pub enum AuditCommand {
     },
     /// Prints what was decided and done in a session, in order
     Show {
-        /// The session's id
-        #[arg(value_parser = session_id)]
-        session: SessionId,
+        /// The session: its id, the beginning of one, or `last`
+        #[arg(value_parser = SessionName::parse)]
+        session: SessionName,
         /// Print one decision or effect per line as JSON
         #[arg(long)]
         json: bool,
@@ -413,10 +422,6 @@ impl RecordingArgs {
 
 fn event_id(text: &str) -> Result<EventId, String> {
     EventId::try_from(text.to_owned()).map_err(|error| error.to_string())
-}
-
-fn session_id(text: &str) -> Result<SessionId, String> {
-    SessionId::new(text).map_err(|error| error.to_string())
 }
 
 /// Prints help and version, or what is wrong with the flags, in clap's own layout.

@@ -16,7 +16,9 @@ pub fn data_dir(config: &Config, shared: &SharedArgs) -> Result<(PathBuf, Sessio
         (Origin::Flag(_), _) => SessionHome::Under(shared.data_dir.clone().unwrap_or_else(|| folder.clone())),
         // A file that only this command was given.
         (Origin::User(_), Some(_)) => SessionHome::Under(folder.clone()),
-        (Origin::Default | Origin::User(_) | Origin::Project(_) | Origin::Environment(_), _) => SessionHome::ByDefault,
+        (Origin::Default | Origin::User(_) | Origin::Project(_) | Origin::Environment(_), _) => {
+            SessionHome::ByDefault(folder.clone())
+        }
     };
     Ok((folder, kept))
 }

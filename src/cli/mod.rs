@@ -6,6 +6,8 @@
 //! - [`commands`]: one file for each command.
 //! - [`terminal`]: what a person sees and answers: a run as it happens, questions, signals.
 //! - [`house`]: the house that commands work with, and [`folders`]: where they work.
+//! - [`session_name`]: sessions by the beginning of their id, or as the last one.
+//! - [`prompt`]: what a run is told.
 //! - [`log`]: `--log FILE`.
 //! - [`exit`]: why the program ends, and with which code.
 
@@ -15,6 +17,8 @@ mod exit;
 mod folders;
 mod house;
 mod log;
+mod prompt;
+mod session_name;
 mod terminal;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 pub(crate) mod confinement;
 pub(crate) mod hooks;
+pub(crate) mod keys_set;
 pub(crate) mod model_name;
 pub(crate) mod named;
 

@@ -17,7 +17,7 @@ use playhouse_provider::preset;
 use crate::config::keys::value::{Bad, Given};
 use crate::config::keys::{Key, NotPut, keys};
 use crate::config::problem::{Problem, Problems};
-use crate::config::{Config, Origin, Setting};
+use crate::config::{Config, KeySet, Origin, Setting};
 use environment::Variables;
 use expand::Reading;
 use file::{Source, Whose};
@@ -142,6 +142,8 @@ pub(crate) fn load(sources: &Sources) -> Result<Config, Problems> {
             None => problems.push(Problem::UnknownFlag { name }),
         }
     }
+    config.keys_set = KeySet::all(|name| variables.get(name).is_some());
+    config.choose_by_key();
     if problems.is_empty() { Ok(config) } else { Err(Problems(problems)) }
 }
 

@@ -29,7 +29,8 @@ impl Models {
     pub(super) fn of_config(config: &Config) -> Result<Self, FromConfigError> {
         match (config.model.value.split_first(), &config.model.held_back) {
             (Some((first, others)), _) => Self::named(first, others, config)?.moved(config),
-            (None, None) => Err(FromConfigError::NoModel),
+            (None, None) if config.keys_set.is_empty() => Err(FromConfigError::NoModel),
+            (None, None) => Err(FromConfigError::SeveralKeys(config.keys_set.clone())),
             (None, Some(held)) => {
                 let wanted = match &held.wanted {
                     Shown::Text(name) => name.clone(),

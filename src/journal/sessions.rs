@@ -1,57 +1,157 @@
 //! Sessions as lists show them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use playhouse_protocol::SessionId;
 use playhouse_session::{SessionStatus, SessionSummary};
 
 use crate::text::{cut, one_line};
 
-/// One line per session, sub-agents' sessions below the one they belong to, and what more there is to say below each.
-/// `now` is in unix milliseconds; lines have at most `width` characters.
-pub fn session_table(all: &[SessionSummary], now: u64, width: usize) -> String {
-    let known: HashSet<&SessionId> = all.iter().map(|session| &session.session_id).collect();
-    let is_root = |session: &&SessionSummary| session.parent.as_ref().is_none_or(|parent| !known.contains(parent));
-    let mut text = String::new();
-    let mut waiting: Vec<(&SessionSummary, usize)> = all.iter().filter(is_root).rev().map(|root| (root, 0)).collect();
-    while let Some((session, depth)) = waiting.pop() {
-        row(session, depth, now, width, &mut text);
-        let of = |child: &&SessionSummary| child.parent.as_ref() == Some(&session.session_id);
-        waiting.extend(all.iter().filter(of).rev().map(|child| (child, depth + 1)));
-    }
-    text
+/// The fewest characters of an id that are shown. An id begins with the millisecond in which it was made, in 12 of them:
+/// with fewer it would no longer be the only one as soon as another session is started within the minute.
+const SHORTEST: usize = 12;
+/// From this width on there is room for whole ids.
+const WHOLE_IDS: usize = 120;
+/// From this width on there is room for the model, and from that one for the number of messages.
+const WITH_MODEL: usize = 72;
+const WITH_MESSAGES: usize = 56;
+/// The most of a model's name that is shown.
+const MODEL: usize = 24;
+
+/// The shortest beginning of an id that no other of these ids has, of at least 12 characters.
+pub fn short_id<'a>(session: &'a SessionId, all: impl IntoIterator<Item = &'a SessionId>) -> &'a str {
+    let id = session.as_str();
+    let others = all.into_iter().filter(|other| *other != session);
+    let in_common = |other: &SessionId| id.bytes().zip(other.as_str().bytes()).take_while(|(a, b)| a == b).count();
+    let needed = others.map(in_common).max().map_or(0, |most| most + 1);
+    // An id is ASCII, so that any place in it is one between two characters.
+    id.get(..needed.max(SHORTEST)).unwrap_or(id)
 }
 
-fn row(session: &SessionSummary, depth: usize, now: u64, width: usize, text: &mut String) {
-    let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
-    let age = session.last_active_at.map_or_else(|| "?".to_owned(), |at| age(now.saturating_sub(at)));
-    let (word, more_words) = state_words(&session.status);
-    let status = match &session.held_by {
-        Some(holder) => format!("running (pid {})", holder.pid),
-        None => word.to_owned(),
-    };
-    let model = cut(&one_line(session.model.as_deref().unwrap_or("?")), 30);
-    let prompt = one_line(session.first_prompt.as_deref().unwrap_or("(no prompt)"));
-    let line = format!(
-        "{indent}{}  {age:>4}  {status:<10}  {model}  {} messages  {prompt}",
-        session.session_id, session.messages
-    );
-    text.push_str(&cut(&line, width));
-    text.push('\n');
-    let mut more =
-        |line: String| text.push_str(&format!("{}\n", cut(&format!("{indent}    {}", one_line(&line)), width)));
-    if let (None, Some(words)) = (&session.held_by, more_words) {
-        more(format!("{word}: {words}"));
+/// One line per session below a head, sub-agents' sessions below the one they belong to, and what more there is to say
+/// below each. `now` is in unix milliseconds; lines have at most `width` characters.
+pub fn session_table(all: &[SessionSummary], now: u64, width: usize) -> String {
+    let table = SessionTable::new(all, now, width);
+    table.head() + &table.rows(|_| true)
+}
+
+/// Sessions as [`session_table`] shows them, some at a time.
+#[derive(Debug)]
+pub struct SessionTable<'a> {
+    rows: Vec<Placed<'a>>,
+    /// What is shown of each id.
+    ids: HashMap<&'a SessionId, &'a str>,
+    id_width: usize,
+    now: u64,
+    width: usize,
+}
+
+/// A session, in how many others it is nested, and the outermost of those, or itself.
+#[derive(Debug)]
+struct Placed<'a> {
+    session: &'a SessionSummary,
+    depth: usize,
+    root: &'a SessionSummary,
+}
+
+impl<'a> SessionTable<'a> {
+    /// A table of these sessions: `now` is in unix milliseconds; lines have at most `width` characters.
+    pub fn new(all: &'a [SessionSummary], now: u64, width: usize) -> Self {
+        let known: HashSet<&SessionId> = all.iter().map(|session| &session.session_id).collect();
+        let mut children = HashMap::<&SessionId, Vec<&SessionSummary>>::new();
+        let mut waiting = Vec::new();
+        for session in all.iter().rev() {
+            match session.parent.as_ref().filter(|parent| known.contains(parent)) {
+                Some(parent) => children.entry(parent).or_default().push(session),
+                None => waiting.push(Placed { session, depth: 0, root: session }),
+            }
+        }
+        let mut rows = Vec::new();
+        while let Some(placed) = waiting.pop() {
+            let below = children.get(&placed.session.session_id).into_iter().flatten();
+            let (depth, root) = (placed.depth + 1, placed.root);
+            waiting.extend(below.map(|session| Placed { session, depth, root }));
+            rows.push(placed);
+        }
+        let ids = shown_ids(known.into_iter().collect(), width);
+        let mut table = Self { rows, ids, id_width: 0, now, width };
+        let wide = |row: &Placed| table.id(row.session).len() + 2 * row.depth;
+        table.id_width = table.rows.iter().map(wide).max().unwrap_or_default().max(2);
+        table
     }
-    for damage in &session.damage {
-        more(format!("damaged: {damage}"));
+
+    /// What stands above the columns.
+    pub fn head(&self) -> String {
+        self.line("ID", "AGE", "STATUS", "MSGS", "MODEL", "PROMPT")
     }
-    if let (None, SessionStatus::Damaged { .. }) = (&session.held_by, &session.status) {
-        more(format!(
-            "see `playhouse sessions show {}`; --accept-broken-chain goes on all the same",
-            session.session_id
-        ));
+
+    /// The sessions that are chosen, with all that are below them.
+    pub fn rows(&self, is_chosen: impl Fn(&SessionSummary) -> bool) -> String {
+        let mut text = String::new();
+        let chosen = self.rows.iter().filter(|row| is_chosen(row.root));
+        chosen.for_each(|row| self.row(row.session, row.depth, &mut text));
+        text
     }
+
+    /// The sessions that are below no other.
+    pub fn roots(&self) -> impl Iterator<Item = &'a SessionSummary> {
+        self.rows.iter().filter(|row| row.depth == 0).map(|row| row.session)
+    }
+
+    fn id(&self, session: &'a SessionSummary) -> &'a str {
+        self.ids.get(&session.session_id).copied().unwrap_or(session.session_id.as_str())
+    }
+
+    fn row(&self, session: &'a SessionSummary, depth: usize, text: &mut String) {
+        let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
+        let age = session.last_active_at.map_or_else(|| "?".to_owned(), |at| age(self.now.saturating_sub(at)));
+        let (word, more_words) = state_words(&session.status);
+        let status = match &session.held_by {
+            Some(holder) => format!("running (pid {})", holder.pid),
+            None => word.to_owned(),
+        };
+        let id = self.id(session);
+        let model = cut(&one_line(session.model.as_deref().unwrap_or("?")), MODEL);
+        let prompt = one_line(session.first_prompt.as_deref().unwrap_or("(no prompt)"));
+        let messages = session.messages.to_string();
+        text.push_str(&self.line(&format!("{indent}{id}"), &age, &status, &messages, &model, &prompt));
+        let mut more = |line: String| {
+            let line = format!("{indent}    {}", one_line(&line));
+            text.push_str(&format!("{}\n", cut(&line, self.width)));
+        };
+        if let (None, Some(words)) = (&session.held_by, more_words) {
+            more(format!("{word}: {words}"));
+        }
+        for damage in &session.damage {
+            more(format!("damaged: {damage}"));
+        }
+        if let (None, SessionStatus::Damaged { .. }) = (&session.held_by, &session.status) {
+            more(format!("see `playhouse sessions show {id}`; --accept-broken-chain goes on all the same"));
+        }
+    }
+
+    /// One line, with as many columns as there is room for.
+    fn line(&self, id: &str, age: &str, status: &str, messages: &str, model: &str, prompt: &str) -> String {
+        let mut line = format!("{id:<0$}  {age:>4}  {status:<10}", self.id_width);
+        if self.width >= WITH_MESSAGES {
+            line.push_str(&format!("  {messages:>4}"));
+        }
+        if self.width >= WITH_MODEL {
+            line.push_str(&format!("  {model:<MODEL$}"));
+        }
+        line.push_str(&format!("  {prompt}"));
+        cut(line.trim_end(), self.width) + "\n"
+    }
+}
+
+/// What is shown of each id: all where there is room, else its beginning that no other has.
+fn shown_ids(mut ids: Vec<&SessionId>, width: usize) -> HashMap<&SessionId, &str> {
+    // Whoever has most in common with an id stands beside it.
+    ids.sort_unstable();
+    let near =
+        |at: usize| [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| ids.get(at).copied());
+    let shown = |at, id| if width >= WHOLE_IDS { SessionId::as_str(id) } else { short_id(id, near(at)) };
+    ids.iter().enumerate().map(|(at, id)| (*id, shown(at, *id))).collect()
 }
 
 /// What lists call a state, and what more is known of it.
@@ -99,13 +199,25 @@ mod tests {
         let text = session_table(&all, 61_000, 60);
         assert_eq!(
             text,
-            "b    1m  done        scripted/script  0 messages  new\n\
-             a    1m  done        scripted/script  0 messages  old thing\n\
-             └ c    1m  parked      scripted/script  0 messages  sub [31m\n\
+            "ID    AGE  STATUS      MSGS  PROMPT\n\
+             b      1m  done           0  new\n\
+             a      1m  done           0  old thing\n\
+             └ c    1m  parked         0  sub [31m\n\
              └     parked: no key\n\
-             o    1m  done        scripted/script  0 messages  x\n"
+             o      1m  done           0  x\n"
         );
         assert!(session_table(&all, 0, 20).lines().all(|line| line.chars().count() <= 20));
+    }
+
+    #[test]
+    fn an_id_is_shown_as_far_as_no_other_has_the_same() {
+        let ids =
+            ["0190aaaabbbb-1234", "0190aaaabbbb-1300", "0190aaaabbbb", "short"].map(|id| SessionId::new(id).unwrap());
+        let short: Vec<&str> = ids.iter().map(|id| short_id(id, &ids)).collect();
+        assert_eq!(short, ["0190aaaabbbb-12", "0190aaaabbbb-13", "0190aaaabbbb", "short"]);
+        let shown = shown_ids(ids.iter().collect(), 80);
+        assert!(ids.iter().zip(&short).all(|(id, short)| shown[id] == *short), "{shown:?}");
+        assert_eq!(shown_ids(ids.iter().collect(), 120)[&ids[0]], "0190aaaabbbb-1234");
     }
 
     #[test]

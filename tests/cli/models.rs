@@ -271,3 +271,72 @@ fn an_exchange_is_recorded_and_played_again_without_a_service_or_a_key() {
     desk.run(&["run", "go", "--model", "groq/x", "--replay", "/no/such/folder"]).refused(&["/no/such/folder"]);
     desk.run(&["run", "go", "--record", "a", "--replay", "b"]).refused(&["--record", "--replay"]);
 }
+
+#[test]
+fn without_a_model_the_one_key_that_is_set_chooses_it() {
+    let desk = Desk::new();
+    let (url, serving) = service(&[200]);
+    let variables = [("OPENAI_API_KEY", "key-0123456789"), ("OPENAI_BASE_URL", url.as_str())];
+    let done = run_with(&desk, &variables, &["run", "go"]);
+    done.said("from afar\n");
+    assert_eq!(serving.join().unwrap().len(), 1);
+    let note = "note: asking openai/gpt-5, since OPENAI_API_KEY is the one key that is set; --model names another\n";
+    assert!(done.err.starts_with(note), "{done:?}");
+    let shown = run_with(&desk, &variables, &["config", "show", "--origin"]);
+    assert!(shown.out.contains("environment OPENAI_API_KEY"), "{shown:?}");
+    // Whoever names one is told nothing.
+    let script = desk.script("s.json", json!([{"text": "played"}]));
+    let done = run_with(&desk, &variables, &["run", "go", "--script", &script]);
+    done.said("played\n");
+    assert_eq!(done.err, "");
+}
+
+#[test]
+fn several_keys_or_none_are_an_error_that_says_what_to_do() {
+    let desk = Desk::new();
+    let both = [("OPENAI_API_KEY", "key-0123456789"), ("ANTHROPIC_API_KEY", "key-0123456789")];
+    let words = ["--model anthropic/claude-sonnet-4-5 or --model openai/gpt-5", "ANTHROPIC_API_KEY and OPENAI_API_KEY"];
+    run_with(&desk, &both, &["run", "go"]).refused(&words);
+    let azure = [("AZURE_OPENAI_API_KEY", "key-0123456789")];
+    run_with(&desk, &azure, &["run", "go"]).refused(&["AZURE_OPENAI_API_KEY is set", "--model azure/ID"]);
+    desk.run(&["run", "go"]).refused(&["no key is set", "ANTHROPIC_API_KEY", "ollama pull", "--model ollama/qwen3"]);
+}
+
+#[test]
+fn a_model_has_short_names_and_slips_are_met_with_the_right_one() {
+    let desk = Desk::new();
+    let model = |name: &str| {
+        let shown = desk.run(&["config", "show", "--json", "--model", name]);
+        let rows = shown.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        rows.into_iter().find(|row| row["key"] == "model").unwrap_or_else(|| panic!("{shown:?}"))["value"].clone()
+    };
+    for (name, meant) in [
+        ("sonnet", json!("anthropic/claude-sonnet-4-5")),
+        ("gpt-5", json!("openai/gpt-5")),
+        ("gemini", json!("google/gemini-2.5-flash")),
+        ("mistral", json!("mistral/mistral-large-latest")),
+        ("opus,gpt-5-mini", json!(["anthropic/claude-opus-4-5", "openai/gpt-5-mini"])),
+    ] {
+        assert_eq!(model(name), meant, "{name}");
+    }
+    desk.run(&["run", "go", "--model", "sonet"]).refused(&["did you mean `sonnet`?", "PROVIDER/ID"]);
+    desk.run(&["run", "go", "--model", "haiku"]).refused(&["ANTHROPIC_API_KEY"]);
+}
+
+#[test]
+fn the_doctor_says_which_keys_are_set_and_what_to_do_next() {
+    let desk = Desk::new();
+    let none = desk.run(&["doctor"]);
+    let line = |done: &Done, name: &str| {
+        done.out.lines().find(|line| line.get(9..).is_some_and(|rest| rest.starts_with(name))).map(str::to_owned)
+    };
+    assert!(line(&none, "keys ").unwrap().contains("none is set"), "{none:?}");
+    assert!(line(&none, "model ").unwrap().contains("ollama pull"), "{none:?}");
+    assert!(none.out.ends_with("next: choose a model, as said above; `playhouse demo` shows it all without one\n"));
+    let one = run_with(&desk, &[("GROQ_API_KEY", "gsk-canary-0123456789")], &["doctor"]);
+    assert!(line(&one, "keys ").unwrap().contains("GROQ_API_KEY (groq)"), "{one:?}");
+    let model = "groq/llama-3.3-70b-versatile (environment GROQ_API_KEY)";
+    assert!(line(&one, "model ").unwrap().contains(model), "{one:?}");
+    assert!(one.out.ends_with("next: playhouse run \"What is in this directory?\"\n"), "{one:?}");
+    assert!(!one.out.contains("canary"));
+}

@@ -39,8 +39,9 @@ fn an_interrupt_aborts_the_run_and_says_what_is_saved() {
         running.signal(signal);
         let (code, events, err) = running.end();
         assert_eq!(code, Some(expected), "{err}");
+        let short = &session[..12];
         let line =
-            format!("interrupted; session {session} is saved, go on with: playhouse run --session {session} PROMPT\n");
+            format!("interrupted; session {short} is saved, go on with: playhouse run --session {short} PROMPT\n");
         assert_eq!(err, line);
         let end = events.last().unwrap();
         assert_eq!((&end["type"], &end["outcome"]["type"]), (&json!("AgentEnd"), &json!("aborted")));

@@ -161,7 +161,11 @@ fn a_value_that_cannot_be_used_says_why() {
     let unusable = |key: &str, value: &str, why: &str| {
         refused(&format!("{key} = {value}"), &[&format!("1:{}: {key}: {why}", key.len() + 4)]);
     };
-    unusable("model", "'gpt'", &format!("`gpt` names no model: write PROVIDER/ID, as in openai/gpt-5; {listed}"));
+    unusable(
+        "model",
+        "'gpt'",
+        &format!("`gpt` names no model: did you mean `gpt-5`? else write PROVIDER/ID, as in openai/gpt-5; {listed}"),
+    );
     let meant = |name: &str, near: &str| format!("there is no provider `{name}`: did you mean `{near}`? {listed}");
     unusable("model", "'mistrall/x'", &meant("mistrall", "mistral"));
     unusable("model", "'openai/x,antropic/y'", &meant("antropic", "anthropic"));

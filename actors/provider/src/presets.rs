@@ -307,6 +307,19 @@ pub fn preset(name: &str) -> Option<&'static Preset> {
 }
 
 impl Preset {
+    /// The model that is asked when only the provider is known; `None` where that is the user's to know.
+    pub fn default_model(&self) -> Option<&'static str> {
+        // What is written in capitals stands for a name.
+        Some(self.example).filter(|example| example.chars().any(|c| c.is_ascii_lowercase()))
+    }
+
+    /// The variables that may hold its key.
+    pub fn key_variables(&self) -> &'static [&'static str] {
+        match self.access {
+            Access::Key(names) | Access::MaybeKey(names) | Access::KeyOrLogin(names, _) => names,
+        }
+    }
+
     /// The model of this id, with what the environment and the catalogue say about it; its key is not read, only where
     /// it is.
     pub fn model(&self, id: &str, variable: impl Fn(&str) -> Option<String>) -> ModelConfig {

@@ -232,6 +232,11 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
         Ok(all)
     }
 
+    /// Every session's id, the one that was written to last first.
+    fn newest_first(&self) -> Result<Vec<SessionId>, StoreError> {
+        Ok(self.list()?.into_iter().map(|session| session.session_id).collect())
+    }
+
     /// Checks a journal, whoever holds it, and changes nothing. A store that keeps no hashes has no chain to check.
     fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
         Verification::unchained(self.read(session, Seq::default())?)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use bash::Bash;
 pub use edit_file::EditFile;
 pub use list_files::ListFiles;
-pub use read_file::ReadFile;
+pub use read_file::{ReadFile, picture};
 pub use search::Search;
 pub use write_file::WriteFile;
 

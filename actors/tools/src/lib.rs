@@ -24,7 +24,7 @@ mod text;
 mod tool;
 mod toolset;
 
-pub use builtin::{Bash, EditFile, ListFiles, ReadFile, Search, WriteFile, default_tools};
+pub use builtin::{Bash, EditFile, ListFiles, ReadFile, Search, WriteFile, default_tools, picture};
 pub use output::{OutputRoom, Outputs};
 pub use playhouse_shell as shell;
 pub use process::mark::{self, Mark, is_secret};

@@ -11,18 +11,19 @@ use serde_json::{Value, json};
 use crate::cli::args::{AuditArgs, AuditCommand};
 use crate::cli::commands::sessions::{along, look, print, print_each, tell_damage};
 use crate::cli::exit::Exit;
+use crate::cli::folders::here;
 use crate::cli::terminal::text::{Tint, error_line, one_line};
 
 /// `playhouse audit`: verifies journals, or shows what was decided in one.
 pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
-    let is_there = folder.exists();
     match args.command {
         AuditCommand::Verify { sessions, heads, json } => {
-            let report = if is_there { check(&*look(folder)?, sessions)? } else { absent(sessions)? };
+            let sessions = sessions.iter().map(|name| name.find(folder, here)).collect::<Result<_, _>>()?;
+            let report = if folder.exists() { check(&*look(folder)?, sessions)? } else { Vec::new() };
             verify(&report, &heads, json, folder)
         }
-        AuditCommand::Show { session, .. } if !is_there => Err(Exit::refused(StoreError::Unknown { session })),
         AuditCommand::Show { session, json } => {
+            let session = session.find(folder, here)?;
             let store = look(folder)?;
             tell_damage(&SessionSummary::read(&*store, &session).map_err(Exit::refused)?);
             let mut decisions = Decisions::default();
@@ -61,13 +62,6 @@ impl Journal {
         };
         let ((_, decisions, effects), _) = fold_chain(|| store.read(session, Seq::default()), count)?;
         Ok(Self { checked, decisions, effects })
-    }
-}
-
-fn absent(sessions: Vec<SessionId>) -> Result<Vec<CheckedSession>, Exit> {
-    match sessions.into_iter().next() {
-        Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
-        None => Ok(Vec::new()),
     }
 }
 

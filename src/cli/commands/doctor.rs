@@ -1,10 +1,10 @@
 //! `playhouse doctor`: what this machine can do, and what to do about what it can't. Needs no house.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use playhouse::config::{Config, Sources};
-use playhouse::from_config::FromConfigError;
+use playhouse::from_config::{FromConfig, FromConfigError};
 use playhouse::protocol::SandboxMode;
 use playhouse::tools::sandbox::{Abilities, Ability, abilities};
 use serde_json::{Value, json};
@@ -66,6 +66,9 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
         false => checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, c.text())).collect(),
     };
     write_out(&text).map_err(|error| unwritten(&error))?;
+    if let (false, Some(next)) = (args.json, next_step(&checks)) {
+        write_out(&format!("\n{next}")).map_err(|error| unwritten(&error))?;
+    }
     let broken: Vec<&str> = checks.iter().filter(|check| check.is_broken()).map(|check| check.name).collect();
     if broken.is_empty() {
         return Ok(());
@@ -93,12 +96,41 @@ fn checks(shared: &SharedArgs) -> Result<Vec<Check>, Exit> {
             all.push(required("settings", Ok("all of them can be used".to_owned())));
             all.push(sandbox(config, &abilities));
             all.push(required("data directory", data_dir(config)));
+            all.push(useful("keys", keys(config)));
+            all.push(useful("model", model(config, &here)));
         }
         // What is wrong was said above, but for the last of it.
         Err(Exit::Refused(reason)) => all.push(required("settings", Err(reason.clone()))),
         Err(_) => all.push(required("settings", Err("they cannot be read".to_owned()))),
     }
     Ok(all)
+}
+
+/// Which keys of services are set; never their values.
+fn keys(config: &Config) -> Ability {
+    let told: Vec<String> = config.keys_set.iter().map(|key| format!("{} ({})", key.variable, key.provider)).collect();
+    if told.is_empty() {
+        return Err("none is set: `playhouse models` says which service takes which; local models need none".to_owned());
+    }
+    Ok(told.join(", "))
+}
+
+/// The model that a run here would ask, if it can be asked.
+fn model(config: &Config, here: &Path) -> Ability {
+    let from = FromConfig::new(config.clone());
+    let asked = from.settings(here).and_then(|settings| from.check_now(&settings).map(|()| settings));
+    let model = asked.map_err(|error| error.to_string())?.model.clone();
+    Ok(format!("{}/{} ({})", model.provider, model.id, config.model.origin))
+}
+
+/// What to do now.
+fn next_step(checks: &[Check]) -> Option<&'static str> {
+    let is_ok = |name: &str| checks.iter().any(|check| check.name == name && check.found.is_ok());
+    match (checks.iter().any(Check::is_broken), is_ok("model")) {
+        (true, _) => None,
+        (false, true) => Some("next: playhouse run \"What is in this directory?\"\n"),
+        (false, false) => Some("next: choose a model, as said above; `playhouse demo` shows it all without one\n"),
+    }
 }
 
 fn system() -> Ability {

@@ -9,18 +9,19 @@ use serde_json::{Value, json};
 use crate::cli::args::ModelsArgs;
 use crate::cli::exit::Exit;
 use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::text::{cut, width};
 use crate::cli::terminal::view::write_out;
 
 /// Lists providers, or the models of one.
 pub fn models(args: &ModelsArgs) -> Result<(), Exit> {
     let text = match (&args.provider, args.json) {
-        (None, false) => providers(is_set),
+        (None, false) => providers(is_set, width().unwrap_or(usize::MAX)),
         (None, true) => providers_json(is_set),
         (Some(name), json) => {
             let preset = known_provider(name).map_err(Exit::Refused)?;
             let known: Vec<&Known> =
                 CATALOGUE.iter().filter(|known| find(preset.name, known.id) == Some(known)).collect();
-            if json { known_json(preset, &known) } else { known_models(preset, &known) }
+            if json { known_json(preset, &known) } else { known_models(preset, &known, width().unwrap_or(usize::MAX)) }
         }
     };
     write_out(&text).map_err(|error| unwritten(&error))
@@ -31,10 +32,11 @@ fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
-fn providers(is_set: impl Fn(&str) -> bool) -> String {
+/// On lines of at most `width` characters: with less about each provider where that is little.
+fn providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
     let mut rows = vec![["PROVIDER", "WHAT IT IS", "PROTOCOL", "KEY", "", "EXAMPLE"].map(str::to_owned)];
     for preset in PRESETS {
-        let keys = match key_variables(preset) {
+        let keys = match preset.key_variables() {
             [] => "–".to_owned(),
             names => names.join(" or "),
         };
@@ -47,13 +49,60 @@ fn providers(is_set: impl Fn(&str) -> bool) -> String {
             example(preset),
         ]);
     }
+    let wide = table(&rows);
     let priced = CATALOGUE.iter().filter(|known| known.prices.is_some()).count();
-    format!(
-        "{}\nscripted/FILE plays a script file and needs nothing.\n\
-         The prices of {priced} models are known, as of {AS_OF}: `playhouse models PROVIDER` lists them. Any other model \
-         can be asked too; [models] in your config.toml says what it costs.\n",
-        table(&rows)
-    )
+    let more = format!(
+        "The prices of {priced} models are known, as of {AS_OF}: `playhouse models PROVIDER` lists them. Any other model \
+         can be asked too; [models] in your config.toml says what it costs."
+    );
+    let script = "scripted/FILE plays a script file and needs nothing.";
+    let shown = if fits(&wide, width) { wide } else { narrow_providers(is_set, width) };
+    format!("{shown}\n{}{}", wrapped(script, width), wrapped(&more, width))
+}
+
+/// As many of provider, key, whether it is set, and the id of a model as there is room for.
+fn narrow_providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
+    let row = |preset: &Preset| {
+        let variables = preset.key_variables();
+        let variable = variables.iter().find(|name| is_set(name)).or(variables.first()).copied().unwrap_or("–");
+        let access = match (variables.iter().any(|name| is_set(name)), preset.access) {
+            (true, _) => "set",
+            (false, Access::Key(_)) => "not set",
+            (false, Access::MaybeKey(_)) => "not needed",
+            (false, Access::KeyOrLogin(..)) => "or a login",
+        };
+        [preset.name, access, variable, preset.example].map(str::to_owned)
+    };
+    let head = ["PROVIDER", "KEY", "VARIABLE", "ID, FOR EXAMPLE"].map(str::to_owned);
+    let rows: Vec<[String; 4]> = [head].into_iter().chain(PRESETS.iter().map(row)).collect();
+    let shown = match width {
+        72.. => table(&rows),
+        56..72 => table(
+            &rows
+                .iter()
+                .map(|[name, access, variable, _]| [name, access, variable].map(String::clone))
+                .collect::<Vec<_>>(),
+        ),
+        _ => table(&rows.iter().map(|[name, access, ..]| [name, access].map(String::clone)).collect::<Vec<_>>()),
+    };
+    shown.lines().map(|line| cut(line, width) + "\n").collect()
+}
+
+fn fits(text: &str, width: usize) -> bool {
+    text.lines().all(|line| line.chars().count() <= width)
+}
+
+/// The text on lines of at most `width` characters, as far as its words allow.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count().saturating_add(1 + word.chars().count()) > width {
+            lines.push_str(&(std::mem::take(&mut line) + "\n"));
+        }
+        line.push_str(if line.is_empty() { "" } else { " " });
+        line.push_str(word);
+    }
+    lines + &line + "\n"
 }
 
 fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
@@ -65,7 +114,7 @@ fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
                 "title": preset.title,
                 "protocol": preset.api,
                 "base_url": preset.base_url,
-                "key_variables": key_variables(preset),
+                "key_variables": preset.key_variables(),
                 "key": access(preset, &is_set),
                 "example": example(preset),
             })
@@ -75,13 +124,14 @@ fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
     format!("{}\n", json!({"providers": providers, "priced_models": priced, "as_of": AS_OF}))
 }
 
-fn known_models(preset: &Preset, known: &[&Known]) -> String {
+fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
     let (name, title, example) = (preset.name, preset.title, example(preset));
     if known.is_empty() {
-        return format!(
+        let text = format!(
             "Nothing is known of the models of {title}. Any can be asked by its id, as in --model {example}; \
-             [models.\"{name}/ID\"] in your config.toml says what one costs.\n"
+             [models.\"{name}/ID\"] in your config.toml says what one costs."
         );
+        return wrapped(&text, width);
     }
     let head = ["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "$ CACHE READ", "$ CACHE WRITE", ""];
     let mut rows = vec![head.map(str::to_owned)];
@@ -103,10 +153,19 @@ fn known_models(preset: &Preset, known: &[&Known]) -> String {
                 .map_or_else(String::new, |most| format!("for prompts of up to {most} tokens")),
         ]);
     }
-    format!(
-        "{}\nDollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.\n",
-        table(&rows)
-    )
+    let wide = table(&rows);
+    let shown = match fits(&wide, width) {
+        true => wide,
+        // Without what caches cost.
+        false => {
+            let rows = rows.iter().map(|[model, window, output, price_in, price_out, ..]| {
+                [model, window, output, price_in, price_out].map(String::clone)
+            });
+            table(&rows.collect::<Vec<_>>()).lines().map(|line| cut(line, width) + "\n").collect()
+        }
+    };
+    let text = format!("Dollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.");
+    format!("{shown}\n{}", wrapped(&text, width))
 }
 
 fn known_json(preset: &Preset, known: &[&Known]) -> String {
@@ -142,15 +201,9 @@ fn dollars(price: u64) -> f64 {
     price as f64 / 1e6
 }
 
-fn key_variables(preset: &Preset) -> &'static [&'static str] {
-    match preset.access {
-        Access::Key(names) | Access::MaybeKey(names) | Access::KeyOrLogin(names, _) => names,
-    }
-}
-
 /// Whether the provider has what it needs.
 fn access(preset: &Preset, is_set: impl Fn(&str) -> bool) -> String {
-    match (key_variables(preset).iter().any(|name| is_set(name)), preset.access) {
+    match (preset.key_variables().iter().any(|name| is_set(name)), preset.access) {
         (true, _) => "set".to_owned(),
         (false, Access::Key(_)) => "not set".to_owned(),
         (false, Access::MaybeKey(_)) => "not needed".to_owned(),
@@ -199,6 +252,20 @@ mod tests {
         assert_eq!(told("ollama", "OLLAMA_API_KEY"), "set");
         assert_eq!(told("vertex", ""), "signed in by application default credentials, if there are any");
         assert_eq!(told("bedrock", "AWS_BEARER_TOKEN_BEDROCK"), "set");
+    }
+
+    #[test]
+    fn lists_fit_the_terminal() {
+        for columns in [40, 56, 60, 72, 80, 100, 120, 400] {
+            let listed = providers(|_| false, columns);
+            assert!(fits(&listed, columns), "{columns}: {listed}");
+            assert!(PRESETS.iter().all(|preset| listed.contains(preset.name)), "{columns}: {listed}");
+        }
+        let known: Vec<&Known> = CATALOGUE.iter().filter(|known| known.provider == "anthropic").collect();
+        for columns in [40, 80, 120] {
+            let listed = known_models(preset("anthropic").unwrap(), &known, columns);
+            assert!(fits(&listed, columns), "{columns}: {listed}");
+        }
     }
 
     #[test]

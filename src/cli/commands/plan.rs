@@ -8,7 +8,6 @@ use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::config::Config;
 use playhouse::protocol::entry::PlannedChange;
 use playhouse::protocol::{Command, Op, PlanDecision, SessionId};
-use playhouse::session::StoreError;
 use serde_json::json;
 
 use crate::cli::args::RecordingArgs;
@@ -16,6 +15,7 @@ use crate::cli::args::{PlanArgs, PlanCommand};
 use crate::cli::commands::damaged;
 use crate::cli::commands::resume::{refuse_if_not_ours, tell_damage};
 use crate::cli::exit::Exit;
+use crate::cli::folders::here;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
@@ -31,16 +31,12 @@ const SHOWN_CHARS: usize = 4_000;
 /// Does what is asked with a session's plan.
 pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, SessionHome)) -> Result<(), Exit> {
     let (session, recordings, output) = match &args.command {
-        PlanCommand::Show { session, .. } => (session.clone(), RecordingArgs::default(), OutputArgs::default()),
-        PlanCommand::Approve { session, recordings, output, .. } => {
-            (session.clone(), recordings.clone(), output.clone())
-        }
-        PlanCommand::Reject { session, recordings, .. } => (session.clone(), recordings.clone(), OutputArgs::default()),
+        PlanCommand::Show { session, .. } => (session, RecordingArgs::default(), OutputArgs::default()),
+        PlanCommand::Approve { session, recordings, output, .. } => (session, recordings.clone(), output.clone()),
+        PlanCommand::Reject { session, recordings, .. } => (session, recordings.clone(), OutputArgs::default()),
     };
     output.check()?;
-    if !folder.exists() {
-        return Err(Exit::refused(StoreError::Unknown { session }));
-    }
+    let session = session.find(&folder, here)?;
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
     let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
     let mut watch = Watch { view: View::new(&output, Runs::One, &asking), interrupt, kept, slot: None };
@@ -68,7 +64,7 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
             if let Ok(state) = agent.state().await
                 && !state.plan.is_empty()
             {
-                watch.view.plan(session, &state.plan);
+                watch.view.plan(&watch.kept.short(session), &state.plan);
             }
             done
         }
@@ -88,7 +84,10 @@ async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<
         return Err(Exit::Refused(advice));
     }
     if summary.status.is_unfinished() && !summary.status.has_ended() {
-        let text = format!("session `{session}` has a run that is not finished: playhouse resume {session}");
+        let text = format!(
+            "session `{session}` has a run that is not finished: playhouse resume {}",
+            watch.kept.short(session)
+        );
         return Err(Exit::Refused(text));
     }
     let agent = house.resume(session).await.map_err(Exit::refused)?;

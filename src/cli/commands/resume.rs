@@ -7,6 +7,7 @@ use std::time::Duration;
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
 use playhouse::from_config::FromConfig;
+use playhouse::journal::short_id;
 use playhouse::protocol::entry::Wake;
 use playhouse::protocol::{AgentMessage, Command, ContinuationKind, EntryBody, EntryId, InputId, Op, SessionId};
 use playhouse::session::{Branch, LastRun, SessionStatus, SessionSummary, StoreError};
@@ -36,18 +37,16 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     if args.session.is_none() {
         args.output.check_several()?;
     }
+    let session = args.session.as_ref().map(|name| name.find(&folder, here)).transpose()?;
     if !folder.exists() {
-        return match args.session {
-            Some(session) => Err(Exit::refused(StoreError::Unknown { session })),
-            None => nothing_to_do(),
-        };
+        return nothing_to_do();
     }
     let asking = Asking::default();
     let (interrupt, from) = (Interrupt::listen()?, from_config(config, &asking, &args.recordings));
     let accept = Accept::of(args.accept_broken_chain);
     let work = ResumeWork { interrupt, asking, from, output: args.output, kept, folder, accept };
     let house = open_house(&work.from, Some(work.folder.clone())).await?;
-    let done = match &args.session {
+    let done = match &session {
         Some(session) => one(&house, session, &work).await,
         None => all(&house, &work).await,
     };
@@ -132,10 +131,15 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
         return nothing_to_do();
     }
     let runs = if sessions.len() == 1 { Runs::One } else { Runs::Several };
+    let ids: Vec<SessionId> = known.iter().map(|session| session.session_id.clone()).collect();
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut tasks = JoinSet::new();
     for summary in sessions {
         let (house, mut watch, slots) = (house.clone(), work.watch(runs), slots.clone());
+        let short = short_id(&summary.session_id, &ids).to_owned();
+        if runs == Runs::Several {
+            watch.view.label(&short);
+        }
         tasks.spawn(async move {
             // The semaphore is never closed, so there always is one.
             watch.slot = slots.acquire_owned().await.ok();
@@ -143,14 +147,17 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
                 return Ok(());
             }
             let (session, prompt) = (&summary.session_id, summary.first_prompt.as_deref().unwrap_or_default());
-            watch.view.note(Tint::Dim, &format!("session {session}: {}", cut(&one_line(prompt), 60)));
+            let prompt = cut(&one_line(prompt), 60);
+            watch
+                .view
+                .note(Tint::Dim, &if runs == Runs::Several { prompt } else { format!("session {short}: {prompt}") });
             let done = shown(&house, &summary, watch, Wake::Restarted).await;
             if let Some(agent) = &summary.agent_id {
                 house.dismiss(agent).await;
             }
             match done {
                 Err(Exit::Refused(_)) if is_anothers(&house, session).await => {
-                    error_line("", &format!("session {session} is another process's now"), Tint::Dim);
+                    error_line("", &format!("session {short} is another process's now"), Tint::Dim);
                     Ok(())
                 }
                 done => done.map_err(as_failure),
@@ -222,7 +229,8 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
     };
     if summary.status.has_ended() {
         let Some(input_id) = asked_to_go_on(&agent, last_turn(house, summary).await?).await? else {
-            let hint = format!("session {session} has nothing to go on with: playhouse run --session {session} PROMPT");
+            let short = watch.kept.short(session);
+            let hint = format!("session {short} has nothing to go on with: playhouse run --session {short} PROMPT");
             watch.view.note(Tint::None, &hint);
             return Ok(());
         };

@@ -1,7 +1,6 @@
 //! `playhouse run`: a prompt, its answer, an exit code.
 
-use std::io::{self, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::from_config::{FromConfig, KIND};
 use playhouse::protocol::entry::{Settings, Wake};
 use playhouse::protocol::{AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId};
+use playhouse::provider::catalogue::find;
 use playhouse::session::SessionSummary;
 
 use crate::cli::args::{RunArgs, SharedArgs};
@@ -19,6 +19,8 @@ use crate::cli::commands::resume::{self, refuse_if_not_ours};
 use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
 use crate::cli::house::{from_config, open_house};
+use crate::cli::prompt::{self, Said};
+use crate::cli::session_name::{self, SessionName};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason};
 use crate::cli::terminal::output::{Detail, OutputArgs};
@@ -30,15 +32,16 @@ use crate::cli::terminal::view::{Runs, View};
 #[derive(Clone, Debug)]
 enum Target {
     New,
-    Named(SessionId),
+    Named(SessionName),
     Newest,
 }
 
 /// What the flags and the configuration ask for, checked as far as that goes without a house.
 #[derive(Debug)]
 pub struct RunRequest {
-    prompt: String,
-    target: Target,
+    said: Said,
+    /// The stored session to go on in; `None` is a new one.
+    session: Option<SessionId>,
     /// `None` is in memory.
     folder: Option<PathBuf>,
     kept: SessionHome,
@@ -90,6 +93,11 @@ impl RunRequest {
                 (Some(folder), kept)
             }
         };
+        let session = match (&target, &folder) {
+            (Target::New, _) | (_, None) => None,
+            (Target::Named(name), Some(folder)) => Some(name.find(folder, || cwd.clone().map_or_else(here, Ok))?),
+            (Target::Newest, Some(folder)) => Some(newest(folder, &cwd.clone().map_or_else(here, Ok)?)?),
+        };
         let mode = match (args.plan, args.no_plan) {
             (true, _) => Some(Mode::Plan),
             (false, true) => Some(Mode::Act),
@@ -97,12 +105,22 @@ impl RunRequest {
         };
         let (asking, output) = (Asking::default(), args.output);
         let from = from_config(config, &asking, &args.recordings);
-        let mut request = Self { prompt: String::new(), target, folder, kept, asking, from, accept, cwd, mode, output };
-        if matches!(request.target, Target::New) {
+        let mut request =
+            Self { said: Said::default(), session, folder, kept, asking, from, accept, cwd, mode, output };
+        if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
-            request.settings()?;
+            let settings = request.settings()?;
+            if let Some(key) = request.from.config.model_by_key() {
+                let (model, variable) = (key.choice(), key.variable);
+                let text =
+                    format!("asking {model}, since {variable} is the one key that is set; --model names another");
+                error_line("note: ", &text, Tint::Dim);
+            }
+            if prompt::is_asked_for(args.prompt.as_deref()) {
+                request.from.check_now(&settings).map_err(Exit::refused)?;
+            }
         }
-        request.prompt = read_prompt(args.prompt)?;
+        request.said = prompt::read(args.prompt, &args.images)?;
         Ok(request)
     }
 
@@ -122,35 +140,23 @@ impl RunRequest {
     }
 
     async fn check(&self, settings: &Settings) -> Result<(), Exit> {
+        for model in [&settings.model].into_iter().chain(&settings.fallbacks) {
+            let takes_none = find(&model.provider, &model.id).is_some_and(|known| !known.images);
+            if takes_none && self.said.has_pictures() {
+                let name = format!("{}/{}", model.provider, model.id);
+                return Err(Exit::Refused(format!(
+                    "{name} takes no images: choose another model, or leave --image out"
+                )));
+            }
+        }
         self.from.check(settings).await.map_err(Exit::refused)
     }
-}
-
-fn read_prompt(given: Option<String>) -> Result<String, Exit> {
-    let prompt = match given {
-        Some(text) if text != "-" => text,
-        None if io::stdin().is_terminal() => {
-            return Err(Exit::Refused("there is no prompt: give one, or pipe it in".to_owned()));
-        }
-        Some(_) | None => {
-            let mut text = String::new();
-            io::stdin().lock().read_to_string(&mut text).map_err(|error| {
-                Exit::Refused(format!("the prompt cannot be read from stdin ({error}): it must be UTF-8 text"))
-            })?;
-            text.truncate(text.trim_end().len());
-            text
-        }
-    };
-    if prompt.trim().is_empty() {
-        return Err(Exit::Refused("the prompt is empty: say something".to_owned()));
-    }
-    Ok(prompt)
 }
 
 /// Runs the prompt, and shows what happens until it is over.
 pub async fn run(request: RunRequest) -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
-    if let Target::New = request.target {
+    if request.session.is_none() {
         request.check(&request.settings()?).await?;
     }
     if request.folder.is_none() && request.output.detail() != Detail::Quiet {
@@ -166,12 +172,7 @@ pub async fn run(request: RunRequest) -> Result<(), Exit> {
 }
 
 async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Result<(), Exit> {
-    let stored = match &request.target {
-        Target::New => None,
-        Target::Named(session) => Some(session.clone()),
-        Target::Newest => Some(newest(house, request).await?),
-    };
-    let (agent, mut messages) = match &stored {
+    let (agent, mut messages) = match &request.session {
         None => {
             let agent = request.from.agent(house, request.settings()?).map_err(Exit::refused)?;
             (agent.spawn().await.map_err(Exit::refused)?, Vec::new())
@@ -184,10 +185,10 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     }
     let mut events = agent.subscribe_tree_with(EVENTS);
     let input_id = new_input();
-    messages.push(Arc::new(AgentMessage::user(request.prompt.as_str(), house.services().clock.now().wall)));
+    messages.push(Arc::new(request.said.message(house.services().clock.now().wall).into()));
     let prompt = Command::new(input_id.clone(), Op::prompt(messages));
     agent.submit(prompt).await.map_err(|error| watch.not_taken(house, &agent, &error))?;
-    if let (Accept::Damage, Some(stored)) = (request.accept, &stored)
+    if let (Accept::Damage, Some(stored)) = (request.accept, &request.session)
         && *stored != session
     {
         house.name_successor(stored, session.clone()).await.map_err(Exit::refused)?;
@@ -197,7 +198,7 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     if let Ok(state) = agent.state().await
         && !state.plan.is_empty()
     {
-        watch.view.plan(&session, &state.plan);
+        watch.view.plan(&watch.kept.short(&session), &state.plan);
     }
     done
 }
@@ -268,19 +269,11 @@ fn agent_of(summary: &SessionSummary) -> Result<AgentId, Exit> {
     })
 }
 
-/// The newest session of the directory.
-async fn newest(house: &House, request: &RunRequest) -> Result<SessionId, Exit> {
-    let cwd = match &request.cwd {
-        Some(cwd) => cwd.clone(),
-        None => here()?,
-    };
-    let sessions = house.sessions().await.map_err(Exit::refused)?;
-    let is_one = |session: &&SessionSummary| {
-        session.parent.is_none() && session.kind.as_deref() == Some(KIND) && session.cwd.as_deref() == Some(&*cwd)
-    };
-    let found = sessions.iter().find(is_one).map(|session| session.session_id.clone());
-    found.ok_or_else(|| {
-        let cwd = cwd.display();
-        Exit::Refused(format!("there is no session of {cwd} to continue: start one without --continue"))
+/// The newest session of the directory that this program can go on with.
+fn newest(folder: &Path, directory: &Path) -> Result<SessionId, Exit> {
+    let is_ours = |session: &SessionSummary| session.kind.as_deref() == Some(KIND);
+    session_name::newest(folder, directory, is_ours)?.ok_or_else(|| {
+        let directory = directory.display();
+        Exit::Refused(format!("there is no session of {directory} to continue: start one without --continue"))
     })
 }

@@ -1,13 +1,14 @@
 //! `playhouse sessions`: what is in the data directory. Needs no house.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use playhouse::agent::StoredEvents;
-use playhouse::journal::{Conversation, entry_line, session_table, state_words};
+use playhouse::journal::{Conversation, SessionTable, entry_line, state_words};
 use playhouse::protocol::{Entry, Seq, SessionId};
 use playhouse::session::{self, Along, Branch, SessionSummary, Store, StoreError};
 use serde_json::json;
@@ -15,6 +16,7 @@ use serde_json::json;
 use crate::cli::args::{SessionsArgs, SessionsCommand};
 use crate::cli::commands::damaged;
 use crate::cli::exit::Exit;
+use crate::cli::folders::here;
 use crate::cli::house::unusable;
 use crate::cli::terminal::follow::unwritten;
 use crate::cli::terminal::text::{Tint, error_line, for_stdout, one_line, width};
@@ -22,20 +24,13 @@ use crate::cli::terminal::view::write_out;
 
 /// Lists, shows or removes.
 pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
-    let is_there = folder.exists();
     match args.command {
-        SessionsCommand::List { json } => {
-            let all = if is_there { look(folder)?.list().map_err(Exit::refused)? } else { Vec::new() };
-            list(&all, json, folder)
-        }
-        SessionsCommand::Show { session, .. }
-        | SessionsCommand::Events { session, .. }
-        | SessionsCommand::Rm { session, .. }
-            if !is_there =>
-        {
-            Err(Exit::refused(StoreError::Unknown { session }))
+        SessionsCommand::List { all, json } => {
+            let stored = if folder.exists() { look(folder)?.list().map_err(Exit::refused)? } else { Vec::new() };
+            if json { list_json(&stored) } else { list(&stored, all, folder) }
         }
         SessionsCommand::Show { session, json } => {
+            let session = session.find(folder, here)?;
             let store = look(folder)?;
             let summary = SessionSummary::read(&*store, &session).map_err(Exit::refused)?;
             tell_damage(&summary);
@@ -54,13 +49,17 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
+            let session = session.find(folder, here)?;
             let store = look(folder)?;
             let events = StoredEvents::open(&session, || store.read(&session, Seq::default()), after);
             print_each(events.map_err(Exit::refused)?, |event| {
                 Ok(serde_json::to_string(&event).map_err(Exit::refused)? + "\n")
             })
         }
-        SessionsCommand::Rm { session, json } => remove(&*open(folder)?, &session, json),
+        SessionsCommand::Rm { session, json } => {
+            let session = session.find(folder, here)?;
+            remove(&*open(folder)?, &session, json)
+        }
     }
 }
 
@@ -104,7 +103,7 @@ pub(super) fn open(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
 }
 
 /// The data directory, for one who changes nothing in it.
-pub(super) fn look(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
+pub fn look(folder: &Path) -> Result<Arc<dyn Store>, Exit> {
     session::look(folder).map_err(|error| unusable(&error))
 }
 
@@ -126,22 +125,65 @@ pub(super) fn print(text: &str) -> Result<(), Exit> {
     write_out(text).map_err(|error| unwritten(&error))
 }
 
-fn list(all: &[SessionSummary], json: bool, folder: &Path) -> Result<(), Exit> {
-    if json {
-        let mut lines = String::new();
-        for session in all {
-            lines.push_str(&serde_json::to_string(session).map_err(Exit::refused)?);
-            lines.push('\n');
-        }
-        return print(&lines);
+fn list_json(stored: &[SessionSummary]) -> Result<(), Exit> {
+    let mut lines = String::new();
+    for session in stored {
+        lines.push_str(&serde_json::to_string(session).map_err(Exit::refused)?);
+        lines.push('\n');
     }
-    if all.is_empty() {
+    print(&lines)
+}
+
+/// This directory's sessions, then either those of others or how many they are.
+fn list(stored: &[SessionSummary], all: bool, folder: &Path) -> Result<(), Exit> {
+    if stored.is_empty() {
         error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
         return Ok(());
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let now = u64::try_from(now).unwrap_or(u64::MAX);
-    print(&session_table(all, now, width().unwrap_or(200)))
+    let table = SessionTable::new(stored, u64::try_from(now).unwrap_or(u64::MAX), width().unwrap_or(200));
+    let here = here()?;
+    // One that has lost its directory with its first line may be of this one.
+    let is_here = |root: &SessionSummary| root.cwd.as_ref().is_none_or(|cwd| *cwd == here);
+    let of_here = table.rows(is_here);
+    let mut elsewhere = Elsewhere::default();
+    table.roots().filter(|root| !is_here(root)).for_each(|root| elsewhere.take(root));
+    let mut text = String::new();
+    if !of_here.is_empty() || all {
+        text.push_str(&table.head());
+    }
+    text.push_str(&of_here);
+    if all {
+        for directory in &elsewhere.directories {
+            text.push_str(&format!("\n{}:\n", one_line(&directory.display().to_string())));
+            text.push_str(&table.rows(|root| root.cwd.as_ref() == Some(directory)));
+        }
+        return print(&text);
+    }
+    print(&text)?;
+    let none = if of_here.is_empty() { format!("no sessions of {}; ", here.display()) } else { String::new() };
+    let others = match elsewhere.sessions {
+        0 => return Ok(()),
+        1 => "1 session of another directory".to_owned(),
+        count => format!("{count} sessions of other directories"),
+    };
+    error_line("", &format!("{none}{others}: playhouse sessions list --all"), Tint::Dim);
+    Ok(())
+}
+
+/// What there is of other directories, those of the newest sessions first.
+#[derive(Debug, Default)]
+struct Elsewhere<'a> {
+    sessions: usize,
+    directories: Vec<&'a PathBuf>,
+    seen: HashSet<&'a PathBuf>,
+}
+
+impl<'a> Elsewhere<'a> {
+    fn take(&mut self, root: &'a SessionSummary) {
+        self.sessions += 1;
+        self.directories.extend(root.cwd.as_ref().filter(|directory| self.seen.insert(directory)));
+    }
 }
 
 /// Removes a session, then those of its sub-agents: nothing is left that needs them.

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cli::exit::Exit;
+use crate::cli::session_name;
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::view::View;
 
@@ -28,8 +29,8 @@ const TICK: Duration = Duration::from_millis(200);
 pub enum SessionHome {
     /// It ends with the process.
     InMemory,
-    /// It outlives it, where the command line looks by itself.
-    ByDefault,
+    /// It outlives it, in this folder, where the command line looks by itself.
+    ByDefault(PathBuf),
     /// It outlives it, under `--data-dir`.
     Under(PathBuf),
 }
@@ -37,16 +38,25 @@ pub enum SessionHome {
 impl SessionHome {
     fn flag(&self) -> String {
         match self {
-            Self::InMemory | Self::ByDefault => String::new(),
+            Self::InMemory | Self::ByDefault(_) => String::new(),
             Self::Under(folder) => format!(" --data-dir {}", folder.display()),
+        }
+    }
+
+    /// As much of a session's id as names it.
+    pub fn short(&self, session: &SessionId) -> String {
+        match self {
+            Self::InMemory => session.to_string(),
+            Self::ByDefault(folder) | Self::Under(folder) => session_name::short(folder, session),
         }
     }
 
     /// How a conversation goes on.
     fn again(&self, session: &SessionId) -> String {
+        let session = self.short(session);
         match self {
             Self::InMemory => "its session was only in memory".to_owned(),
-            Self::ByDefault | Self::Under(_) => {
+            Self::ByDefault(_) | Self::Under(_) => {
                 format!(
                     "session {session} is saved, go on with: playhouse run --session {session}{} PROMPT",
                     self.flag()
@@ -57,9 +67,10 @@ impl SessionHome {
 
     /// How a run that is not over is finished.
     fn resume(&self, session: &SessionId) -> String {
+        let session = self.short(session);
         match self {
             Self::InMemory => "its session was only in memory".to_owned(),
-            Self::ByDefault | Self::Under(_) => {
+            Self::ByDefault(_) | Self::Under(_) => {
                 format!("session {session} is saved, finish it with: playhouse resume {session}{}", self.flag())
             }
         }
@@ -67,7 +78,7 @@ impl SessionHome {
 
     /// How to find out whether a session has what it was told.
     fn look(&self, session: &SessionId) -> String {
-        let flag = self.flag();
+        let (session, flag) = (self.short(session), self.flag());
         format!(
             "if `playhouse sessions show {session}{flag}` has it, finish it with `playhouse resume {session}{flag}`, else say it again"
         )

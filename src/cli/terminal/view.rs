@@ -61,6 +61,8 @@ struct Ended {
 pub struct View {
     output: OutputArgs,
     flow: Flow,
+    /// What goes before each line beside the text: whose it is, where several runs share the output.
+    label: String,
     asking: Asking,
     colours: bool,
     /// Whether stdout is a screen, which text must not control.
@@ -106,6 +108,7 @@ impl View {
         Self {
             output: output.clone(),
             flow,
+            label: String::new(),
             asking: asking.clone(),
             colours: stderr_colours(),
             screen,
@@ -130,6 +133,11 @@ impl View {
         }
     }
 
+    /// Says with every line beside the text whose it is.
+    pub fn label(&mut self, session: &str) {
+        self.label = format!("[{session}] ");
+    }
+
     /// Shows an event. After an error nothing more is written.
     pub fn show(&mut self, event: &Event) -> io::Result<()> {
         self.sub_agents.take(event);
@@ -150,7 +158,7 @@ impl View {
     }
 
     /// Says what waits for approval, and how to give it.
-    pub fn plan(&mut self, session: &SessionId, plan: &[PlannedChange]) {
+    pub fn plan(&mut self, session: &str, plan: &[PlannedChange]) {
         if self.output.form() == OutputForm::StreamJson {
             return;
         }
@@ -191,6 +199,9 @@ impl View {
         let incomplete = report.and_then(Incomplete::of);
         let done = done.and_then(|()| ended_line.map_err(|error| unwritten(&error)));
         let done = done.and_then(|()| self.output.judged(incomplete));
+        if !self.label.is_empty() && report.is_some_and(|report| !report.text().is_empty()) {
+            self.note(Tint::Dim, "answers:");
+        }
         let written = match (self.output.form(), &ended) {
             _ if self.broken.is_some() => Ok(()),
             (OutputForm::Json, Some(Ended { session, report })) => {
@@ -306,7 +317,7 @@ impl View {
         let before = if self.asking.is_open() { "\n" } else { "" };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{before}{on}{line}{off}");
+        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{line}{off}", self.label);
     }
 
     fn tell(&mut self, event: &Event) -> io::Result<()> {

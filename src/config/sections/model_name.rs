@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use playhouse_provider::catalogue::{by_short_name, short_names};
 use playhouse_provider::{PRESETS, Preset, preset};
 
 use crate::config::sources::nearest::nearest;
@@ -38,7 +39,7 @@ pub fn known_provider(name: &str) -> Result<&'static Preset, String> {
 }
 
 impl ModelName {
-    /// Reads one name; the error says what names look like.
+    /// Reads one name: `PROVIDER/ID`, or a short one such as `sonnet`. The error says what names look like.
     pub fn parse(name: &str) -> Result<Self, String> {
         match name.split_once('/') {
             Some((SCRIPTED, "")) => Err("`scripted/` needs a file, as in scripted/play.json".to_owned()),
@@ -53,15 +54,15 @@ impl ModelName {
                 slip_in(id)?;
                 Ok(Self::Served { provider, id: id.to_owned() })
             }
-            None => {
-                let name: String = name.chars().take(60).collect();
-                Err(format!("`{name}` names no model: write PROVIDER/ID, as in openai/gpt-5; {LISTED}"))
-            }
+            None => match by_short_name(name) {
+                Some((provider, id)) => Ok(Self::Served { provider, id }),
+                None => Err(no_model(name)),
+            },
         }
     }
 
     /// Reads names separated by commas. Ids and files may have commas too: one separates only where a provider and a
-    /// slash follow it.
+    /// slash follow it, or a short name.
     pub(crate) fn parse_chain(names: &str) -> Result<Vec<Self>, String> {
         let mut chain = Vec::new();
         let mut open = String::new();
@@ -79,7 +80,17 @@ impl ModelName {
 }
 
 fn begins_a_name(text: &str) -> bool {
-    text.split_once('/').is_some_and(|(provider, _)| provider == SCRIPTED || preset(provider).is_some())
+    match text.split_once('/') {
+        Some((provider, _)) => provider == SCRIPTED || preset(provider).is_some(),
+        None => by_short_name(text.trim_end()).is_some(),
+    }
+}
+
+fn no_model(name: &str) -> String {
+    let near = nearest(name, short_names().map(|name| (name, name)));
+    let hint = near.map(|near| format!("did you mean `{}`? else ", near.candidate)).unwrap_or_default();
+    let name: String = name.chars().take(60).collect();
+    format!("`{name}` names no model: {hint}write PROVIDER/ID, as in openai/gpt-5; {LISTED}")
 }
 
 /// What is almost certainly a slip: an id that ends with a comma, or goes on with a provider that is nearly one.
@@ -131,7 +142,9 @@ mod tests {
         let listed = "`playhouse models` lists the providers";
         let no_name = |name: &str| format!("`{name}` names no model: write PROVIDER/ID, as in openai/gpt-5; {listed}");
         for (name, told) in [
-            ("gpt", no_name("gpt")),
+            ("gpt", no_name("gpt").replace("write", "did you mean `gpt-5`? else write")),
+            ("sonet", no_name("sonet").replace("write", "did you mean `sonnet`? else write")),
+            ("something-else", no_name("something-else")),
             ("", no_name("")),
             ("mistrall/x", format!("there is no provider `mistrall`: did you mean `mistral`? {listed}")),
             ("OpenAI/x", format!("there is no provider `OpenAI`: did you mean `openai`? {listed}")),
@@ -143,6 +156,14 @@ mod tests {
             assert_eq!(ModelName::parse(name), Err(told.clone()), "{name}");
             assert_eq!(ModelName::parse_chain(name), Err(told), "{name}");
         }
+    }
+
+    #[test]
+    fn a_short_name_needs_no_provider() {
+        assert_eq!(ModelName::parse("sonnet"), Ok(served("anthropic", "claude-sonnet-4-5")));
+        let chain = [served("anthropic", "claude-opus-4-5"), served("openai", "gpt-5"), served("ollama", "a")];
+        assert_eq!(ModelName::parse_chain("opus, gpt-5 ,ollama/a"), Ok(chain.into()));
+        assert_eq!(ModelName::parse_chain("ollama/a,sonnet").map(|chain| chain.len()), Ok(2));
     }
 
     #[test]

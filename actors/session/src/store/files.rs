@@ -348,6 +348,10 @@ impl Store for FileStore {
         Ok(all)
     }
 
+    fn newest_first(&self) -> Result<Vec<SessionId>, StoreError> {
+        listing::newest_first(&self.sessions)
+    }
+
     fn verify(&self, session: &SessionId) -> Result<Verification, StoreError> {
         let (paths, file) = self.open_to_look(session)?;
         let scan = recovery::read(&paths, |blobs| Verification::scan(recovery::buffered(&file), blobs))?;

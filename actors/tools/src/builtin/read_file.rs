@@ -262,6 +262,11 @@ fn image(bytes: &[u8], mime_type: &str) -> Told {
     (content, json!({"bytes": bytes.len()}))
 }
 
+/// The bytes of a PNG, JPEG, GIF or WebP as a model is shown it; `None` if they are something else.
+pub fn picture(bytes: &[u8]) -> Option<Content> {
+    image_type(bytes).map(|mime_type| image(bytes, mime_type).0)
+}
+
 fn text(chosen: Cow<'_, [u8]>) -> Told {
     let bytes = chosen.len();
     let (text, lossy) = match String::from_utf8(chosen.into_owned()) {

@@ -27,6 +27,14 @@ pub(crate) fn list(
     Ok(all)
 }
 
+/// Every session below `sessions`, by when its file was changed, the latest first. Reads none of them.
+pub(crate) fn newest_first(sessions: &Path) -> Result<Vec<SessionId>, StoreError> {
+    let changed = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
+    let mut all: Vec<_> = journals(sessions)?.into_iter().map(|(session, path)| (changed(&path), session)).collect();
+    all.sort_by(|a, b| b.cmp(a));
+    Ok(all.into_iter().map(|(_, session)| session).collect())
+}
+
 /// The journals below `sessions`, in any order.
 pub(crate) fn journals(sessions: &Path) -> Result<Vec<(SessionId, PathBuf)>, StoreError> {
     let mut all = Vec::new();

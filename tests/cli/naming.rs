@@ -1,0 +1,228 @@
+//! Sessions by the beginning of their id or as `last`, and how they are listed.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use playhouse::protocol::entry::Opened;
+use playhouse::protocol::{Entry, EntryBody, SessionId};
+use playhouse::session::{FileStore, Store, Sync, Take};
+use serde_json::{Value, json};
+
+use crate::support::{Desk, Done, files, finish};
+
+/// Runs a prompt in a new session and gives its id.
+fn a_session(desk: &Desk, prompt: &str, flags: &[&str]) -> String {
+    let script = desk.script("s.json", json!([{"text": "one"}, {"text": "two"}, {"text": "three"}]));
+    desk.run(&[&["run", prompt, "--script", &script], flags].concat()).said("one\n");
+    let is_it = |session: &Value| session["first_prompt"] == prompt;
+    let found = desk.sessions().into_iter().find(is_it).unwrap();
+    found["session_id"].as_str().unwrap().to_owned()
+}
+
+/// Puts a copy of a session's journal under another id.
+fn copy(desk: &Desk, session: &str, id: &str) {
+    let id = SessionId::new(id).unwrap();
+    let store = FileStore::open(desk.data()).unwrap();
+    let entries = store.load(&SessionId::new(session).unwrap(), Take::Peek).unwrap().entries;
+    let entries: Vec<Arc<Entry>> = entries
+        .into_iter()
+        .map(|(_, entry)| {
+            let mut entry = Entry::clone(&entry);
+            if let EntryBody::Opened(opened) = &entry.body {
+                let opened = Opened { session_id: id.clone(), ..Opened::clone(opened) };
+                entry.body = EntryBody::Opened(opened.into());
+            }
+            Arc::new(entry)
+        })
+        .collect();
+    let epoch = store.own(&id).unwrap();
+    store.append(&id, epoch, &entries, Sync::Kernel).unwrap();
+}
+
+/// What the program shows on a terminal of this many columns.
+fn on_terminal(desk: &Desk, columns: usize, args: &[&str]) -> Done {
+    let line = format!("stty cols {columns} rows 24; '{}' {}", env!("CARGO_BIN_EXE_playhouse"), args.join(" "));
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(desk.work()).stdin(Stdio::null()).env("TERM", "xterm");
+    for (name, value) in desk.command(&[]).get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    done.out = done.out.replace('\r', "");
+    done
+}
+
+#[test]
+fn a_session_is_named_by_the_beginning_of_its_id() {
+    let desk = Desk::new();
+    let session = a_session(&desk, "first", &[]);
+    let short = &session[..12];
+    for args in [
+        &["sessions", "show", short][..],
+        &["sessions", "events", short],
+        &["audit", "verify", short],
+        &["audit", "show", short],
+        &["plan", "show", short],
+    ] {
+        let done = desk.run(args);
+        assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
+    }
+    desk.run(&["run", "more", "--session", short]).said("two\n");
+    let done = desk.run(&["resume", short]);
+    assert!(done.code == Some(0) && done.err.contains("nothing to resume"), "{done:?}");
+    desk.run(&["sessions", "show", "0000"]).refused(&["no session", "`0000`"]);
+    desk.run(&["sessions", "show", &session[..3]]).refused(&["no session", "4 characters"]);
+    desk.run(&["sessions", "rm", short, "--json"]).said(&format!("{{\"removed\":\"{session}\"}}\n"));
+}
+
+#[test]
+fn a_beginning_that_several_sessions_have_is_refused_with_their_ids() {
+    let desk = Desk::new();
+    let session = a_session(&desk, "first", &[]);
+    copy(&desk, &session, "twin-one");
+    copy(&desk, &session, "twin-two");
+    copy(&desk, &session, "twin");
+    let several = ["2 sessions", "twin-one", "twin-two"];
+    desk.run(&["sessions", "show", "twin-"]).refused(&several);
+    desk.run(&["run", "x", "--session", "twin-"]).refused(&several);
+    desk.run(&["resume", "twin-"]).refused(&several);
+    desk.run(&["plan", "show", "twin-"]).refused(&several);
+    desk.run(&["audit", "verify", "twin-"]).refused(&several);
+    desk.run(&["sessions", "rm", "twin-"]).refused(&several);
+    desk.run(&["sessions", "rm", "twin", "--json"]).said("{\"removed\":\"twin\"}\n");
+}
+
+#[test]
+fn last_is_the_newest_session_of_this_directory_and_no_sub_agents() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.work().join("deeper")).unwrap();
+    desk.run(&["sessions", "show", "last"]).refused(&["no session of", "sessions list --all"]);
+    let old = a_session(&desk, "old", &[]);
+    let turns = json!([
+        {"tool_calls": [{"name": "sub_agent", "arguments": {"task": "count"}}], "when": {"prompt_contains": "go"}},
+        {"text": "one two", "when": {"prompt_contains": "count"}},
+        {"text": "counted", "when": {"prompt_contains": "go"}},
+    ]);
+    let script = desk.script("helper.json", turns);
+    let done = desk.run(&["run", "go", "--script", &script, "--tools", "sub_agent"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let elsewhere = a_session(&desk, "elsewhere", &["--cwd", "deeper"]);
+    let shown = desk.run(&["sessions", "show", "last"]);
+    assert!(shown.out.contains("user:\ngo\n"), "{shown:?}");
+    desk.run(&["run", "more", "--session", "last", "--cwd", "deeper"]).said("two\n");
+    assert!(desk.run(&["sessions", "show", &elsewhere]).out.contains("user:\nmore\n"));
+    // What was used last is the newest.
+    desk.run(&["run", "again", "--session", &old]).said("two\n");
+    desk.run(&["run", "and again", "--session", "last"]).said("three\n");
+    assert!(desk.run(&["sessions", "show", &old]).out.contains("user:\nand again\n"));
+}
+
+#[test]
+fn hints_have_an_id_that_is_short_and_unique() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", json!([{"error": {"status": 401, "message": "bad key"}}]));
+    let done = desk.run(&["run", "a", "--script", &script]);
+    let session = desk.session();
+    let hint = format!("playhouse run --session {} PROMPT", &session[..12]);
+    assert!(done.code == Some(1) && done.err.contains(&hint), "{done:?}");
+    assert!(!done.err.contains(&session), "{done:?}");
+    copy(&desk, &session, &format!("{}x", &session[..14]));
+    desk.run(&["sessions", "show", &session[..12]]).refused(&["2 sessions"]);
+    let done = desk.run(&["run", "b", "--session", &session]);
+    assert!(done.err.contains(&format!("playhouse run --session {} PROMPT", &session[..15])), "{done:?}");
+}
+
+#[test]
+fn the_list_is_this_directorys_with_a_head_and_says_what_there_is_elsewhere() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.work().join("deeper")).unwrap();
+    a_session(&desk, "here", &[]);
+    a_session(&desk, "there", &["--cwd", "deeper"]);
+    let done = desk.run(&["sessions", "list"]);
+    let lines: Vec<&str> = done.out.lines().collect();
+    assert_eq!(lines.len(), 2, "{done:?}");
+    assert!(lines[0].starts_with("ID ") && lines[0].contains("STATUS") && lines[0].ends_with("PROMPT"), "{done:?}");
+    assert!(lines[1].ends_with("here") && lines[1].find("done") == lines[0].find("STATUS"), "{done:?}");
+    assert!(done.err.contains("1 session of another directory: playhouse sessions list --all"), "{done:?}");
+    let all = desk.run(&["sessions", "list", "--all"]);
+    let words: Vec<&str> = all.out.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    let deeper = format!("{}:", desk.work().join("deeper").display());
+    assert_eq!(words, ["PROMPT", "here", "", &deeper, "there"], "{all:?}");
+    assert_eq!(all.err, "");
+    assert_eq!(desk.sessions().len(), 2, "JSON has all");
+    let nowhere = desk.work().join("empty");
+    std::fs::create_dir(&nowhere).unwrap();
+    let output = desk.command(&["sessions", "list"]).current_dir(&nowhere).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.stdout.is_empty() && err.contains("no sessions of") && err.contains("2 sessions of"), "{err}");
+}
+
+#[test]
+fn the_list_fits_a_terminal_of_80_columns_and_of_40() {
+    let desk = Desk::new();
+    let session = a_session(&desk, &"a long prompt ".repeat(12), &[]);
+    for columns in [80, 40] {
+        let done = on_terminal(&desk, columns, &["sessions", "list"]);
+        let lines: Vec<&str> = done.out.lines().collect();
+        assert_eq!((done.code, lines.len()), (Some(0), 2), "{done:?}");
+        assert!(lines.iter().all(|line| line.chars().count() <= columns), "{done:?}");
+        assert!(lines[0].starts_with("ID             AGE  STATUS"), "{done:?}");
+        assert!(lines[1].starts_with(&format!("{}  ", &session[..12])), "{done:?}");
+        assert!(lines[1].contains("  done ") && lines[1].contains("a long"), "{done:?}");
+        assert_eq!(lines[0].contains("MODEL"), columns == 80, "{done:?}");
+    }
+}
+
+#[test]
+fn a_session_is_found_without_opening_the_others() {
+    let desk = Desk::new();
+    let session = a_session(&desk, "first", &[]);
+    let journal = files(&desk.data()).into_iter().find(|path| path.extension().is_some_and(|e| e == "journal"));
+    let journal = journal.unwrap();
+    // Whoever opens one of these waits for a writer that never comes.
+    for n in 0..40 {
+        let path = journal.with_file_name(format!("trap{n}.journal"));
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    }
+    let shown = desk.run(&["sessions", "show", &session[..12]]);
+    assert!(shown.code == Some(0) && shown.out.contains("first"), "{shown:?}");
+    let file = std::fs::File::options().append(true).open(&journal).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+    let shown = desk.run(&["sessions", "show", "last"]);
+    assert!(shown.code == Some(0) && shown.out.contains("first"), "{shown:?}");
+}
+
+#[test]
+fn resuming_several_sessions_says_whose_each_line_is() {
+    let desk = Desk::new();
+    let mut expected = Vec::new();
+    for (name, answer) in [("one", "first answer"), ("two", "second answer")] {
+        let turns = json!([
+            {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 600"}}]},
+            {"tool_calls": [{"name": "bash", "arguments": {"command": format!("echo {name}")}}]},
+            {"text": answer},
+        ]);
+        let script = desk.script(&format!("{name}.json"), turns);
+        let args = ["run", name, "--script", &script, "--permission", "yolo"];
+        let running = desk.start_until(&args, "ToolExecutionStart");
+        expected.push((running.session.clone(), name, answer));
+        running.kill();
+    }
+    let done = desk.run(&["resume"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let mut said: Vec<&str> = done.out.lines().collect();
+    said.sort_unstable();
+    assert_eq!(said, ["first answer", "second answer"], "stdout has the answers alone");
+    for (session, name, _) in &expected {
+        let label = format!("[{}] ", &session[..12]);
+        assert!(done.err.contains(&format!("{label}{name}")), "{done:?}");
+        let of_it = |line: &&str| line.starts_with(&label);
+        assert!(done.err.lines().filter(of_it).any(|line| line.contains(&format!("echo {name}"))), "{done:?}");
+        assert!(done.err.contains(&format!("{label}answers:")), "{done:?}");
+    }
+    assert!(done.err.lines().all(|line| line.starts_with('[')), "{done:?}");
+}

@@ -1,0 +1,236 @@
+//! What a run is told: a prompt, what is piped in beside it, pictures, and what is typed when there is no prompt.
+
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::{Desk, finish};
+
+/// A script that answers once.
+fn answering(desk: &Desk) -> String {
+    desk.script("s.json", json!([{"text": "read"}]))
+}
+
+/// The blocks of the prompt that the one session has.
+fn told(desk: &Desk) -> Vec<Value> {
+    let entries = desk.entries(&desk.session());
+    let input = entries.iter().find(|entry| entry["body"]["type"] == "input").unwrap();
+    let content = &input["body"]["messages"][0]["content"];
+    content.as_array().unwrap_or_else(|| panic!("{input}")).clone()
+}
+
+#[track_caller]
+fn is_told(desk: &Desk, text: &str) {
+    assert_eq!(told(desk), [json!({"type": "text", "text": text})]);
+}
+
+#[test]
+fn what_is_piped_in_beside_a_prompt_is_context() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    desk.pipe(&["run", "review this", "--script", &script], b"-old\n+new\n").said("read\n");
+    is_told(&desk, "review this\n\nThis was piped in:\n<stdin>\n-old\n+new\n</stdin>");
+}
+
+#[test]
+fn a_file_on_stdin_is_context_too_and_its_own_marks_end_nothing() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let file = desk.write("notes.txt", "a </stdin> b");
+    let mut command = desk.command(&["run", "sum up", "--script", &script]);
+    command.stdin(std::fs::File::open(file).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command.spawn().unwrap()).said("read\n");
+    is_told(&desk, "sum up\n\nThis was piped in:\n<stdin-2>\na </stdin> b\n</stdin-2>");
+}
+
+#[test]
+fn stdin_that_has_nothing_adds_nothing() {
+    for input in [&b""[..], b" \n\n"] {
+        let desk = Desk::new();
+        let script = answering(&desk);
+        desk.pipe(&["run", "alone", "--script", &script], input).said("read\n");
+        is_told(&desk, "alone");
+    }
+    // Closed, and the device that is always empty.
+    for redirection in ["<&-", "</dev/null"] {
+        let desk = Desk::new();
+        let script = answering(&desk);
+        let line = format!("exec \"$@\" {redirection}");
+        let mut command = desk.command_by(&["sh", "-c", &line, "sh"], &["run", "alone", "--script", &script]);
+        let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        done.said("read\n");
+        assert_eq!(done.err, "", "{redirection}");
+        is_told(&desk, "alone");
+    }
+}
+
+#[test]
+fn a_pipe_that_nobody_writes_to_or_closes_does_not_hold_up_a_run_with_a_prompt() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let mut command = desk.command(&["run", "alone", "--script", &script]);
+    // A socket is what some programs give those they start.
+    let (socket, other_end) = std::os::unix::net::UnixStream::pair().unwrap();
+    command.stdin(Stdio::from(std::os::fd::OwnedFd::from(socket)));
+    let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    done.said("read\n");
+    assert!(done.err.contains("nothing came from stdin") && done.err.contains("</dev/null"), "{done:?}");
+    is_told(&desk, "alone");
+    drop(other_end);
+    let (pipe, writer) = std::io::pipe().unwrap();
+    let mut command = desk.command(&["run", "go on", "--continue", "--script", &script]);
+    command.stdin(pipe).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = finish(command.spawn().unwrap());
+    assert!(done.err.contains("nothing came from stdin"), "{done:?}");
+    drop(writer);
+}
+
+#[test]
+fn piped_input_that_began_is_waited_for_to_its_end() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let mut command = desk.command(&["run", "sum up", "--script", &script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"first ").unwrap();
+    // Longer than a first byte may take.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    stdin.write_all(b"last").unwrap();
+    drop(stdin);
+    finish(child).said("read\n");
+    is_told(&desk, "sum up\n\nThis was piped in:\n<stdin>\nfirst last\n</stdin>");
+}
+
+#[test]
+fn piped_input_that_cannot_be_told_is_refused() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    desk.pipe(&["run", "x", "--script", &script], b"a \xff b").refused(&["stdin", "UTF-8"]);
+    let much = vec![b'a'; (1 << 20) + 1];
+    desk.pipe(&["run", "x", "--script", &script], &much).refused(&["1 MiB", "stdin", "file"]);
+    assert_eq!(desk.sessions(), Vec::<Value>::new());
+    desk.pipe(&["run", "x", "--script", &script], &much[1..]).said("read\n");
+}
+
+#[test]
+fn a_dash_is_the_whole_prompt_from_stdin() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    desk.pipe(&["run", "-", "--script", &script], b"all of it\n").said("read\n");
+    is_told(&desk, "all of it");
+}
+
+/// The smallest beginnings by which pictures are known.
+const PICTURES: [(&str, &[u8]); 4] = [
+    ("image/png", b"\x89PNG\r\n\x1a\n...."),
+    ("image/jpeg", b"\xff\xd8\xff\xe0...."),
+    ("image/gif", b"GIF89a...."),
+    ("image/webp", b"RIFF....WEBPVP8 "),
+];
+
+#[test]
+fn pictures_go_with_the_prompt_by_what_they_are_and_not_by_their_names() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let mut args = vec!["run".to_owned(), "what is it?".to_owned(), "--script".to_owned(), script];
+    for (n, (_, bytes)) in PICTURES.iter().enumerate() {
+        let path = desk.work().join(format!("picture{n}.txt"));
+        std::fs::write(&path, bytes).unwrap();
+        args.extend(["--image".to_owned(), path.display().to_string()]);
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    desk.run(&args).said("read\n");
+    let told = told(&desk);
+    let kinds: Vec<&str> = told.iter().filter_map(|block| block["mime_type"].as_str()).collect();
+    assert_eq!(kinds, PICTURES.map(|(kind, _)| kind), "{told:?}");
+    assert_eq!(told[0]["text"], "what is it?");
+    assert_eq!(told[3]["data"], "R0lGODlhLi4uLg==", "base64: {told:?}");
+}
+
+#[test]
+fn a_file_that_is_no_picture_or_too_large_is_refused() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let run = |file: &str| desk.run(&["run", "x", "--script", &script, "--image", file]);
+    desk.write("notes.txt", "text");
+    run("notes.txt").refused(&["--image notes.txt", "PNG, JPEG, GIF or WebP"]);
+    run("nowhere.png").refused(&["--image nowhere.png", "No such file"]);
+    run(".").refused(&["--image ."]);
+    let large = std::fs::File::create(desk.work().join("large.png")).unwrap();
+    (&large).write_all(PICTURES[0].1).unwrap();
+    large.set_len(20_000_001).unwrap();
+    run("large.png").refused(&["--image large.png", "20 MB", "smaller"]);
+    assert_eq!(desk.sessions(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_model_that_takes_no_pictures_is_refused_before_anything_is_sent() {
+    let desk = Desk::new();
+    std::fs::write(desk.work().join("p.png"), PICTURES[0].1).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    for model in ["deepseek/deepseek-chat", "groq/llama-3.3-70b-versatile", "openai/gpt-5,groq/llama-3.3-70b-versatile"]
+    {
+        let args = ["run", "what is it?", "--image", "p.png", "--model", model, "--base-url", &url];
+        let mut command = desk.command(&args);
+        for key in ["DEEPSEEK_API_KEY", "GROQ_API_KEY", "OPENAI_API_KEY"] {
+            command.env(key, "key-0123456789");
+        }
+        let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        done.refused(&["takes no images", model.rsplit(',').next().unwrap()]);
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nobody was asked");
+}
+
+#[test]
+fn without_a_prompt_on_a_terminal_one_is_asked_for() {
+    for (typed, expected) in
+        [("say hello\r\r", "say hello"), ("two\rlines\r\r", "two\nlines"), ("to the end\r\x04", "to the end")]
+    {
+        let desk = Desk::new();
+        let script = answering(&desk);
+        let (code, screen) =
+            desk.on_terminal_typing(&["run", "--script", &script], "/dev/null".as_ref(), &[("> ", typed)]);
+        assert_eq!(code, Some(0), "{screen}");
+        assert!(screen.contains("an empty line ends it") && screen.contains("read"), "{screen}");
+        is_told(&desk, expected);
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_question_for_a_prompt_leaves_with_130_and_no_session() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let (code, screen) = desk.on_terminal_interrupted(&["run", "--script", &script], "> ");
+    assert_eq!(code, Some(130), "{screen}");
+    assert!(!desk.data().exists());
+    // A model that cannot be asked is told before anybody types.
+    let (code, screen) = desk.on_terminal(&["run", "--model", "openai/gpt-5"]);
+    assert_eq!(code, Some(2), "{screen}");
+    assert!(screen.contains("OPENAI_API_KEY") && !screen.contains("> "), "{screen}");
+}
+
+#[test]
+fn a_person_is_told_that_piped_input_is_waited_for() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    let (pipe, writer) = std::io::pipe().unwrap();
+    // Only stderr is the terminal: stdin is the pipe.
+    let line = format!("exec '{}' run alone --script '{script}' <&3", env!("CARGO_BIN_EXE_playhouse"));
+    let mut command =
+        desk.command_by(&["sh", "-c", "exec 3<&0; exec script -qefc \"$0\" /dev/null </dev/null", &line], &[]);
+    let mut child = command.stdin(pipe).stdout(Stdio::piped()).spawn().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let (mut seen, mut buffer) = (String::new(), [0; 1024]);
+    while !seen.contains("waiting for stdin") {
+        let n = screen.read(&mut buffer).unwrap();
+        assert!(n > 0, "{seen}");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..n]));
+    }
+    drop(writer);
+    screen.read_to_string(&mut seen).unwrap();
+    assert!(child.wait().unwrap().success(), "{seen}");
+    is_told(&desk, "alone");
+}
