@@ -13,7 +13,6 @@ use playhouse_protocol::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::thinking::{self, Asked};
 use crate::wire::messages::Messages;
@@ -226,10 +225,11 @@ fn encode_message(message: &Message, own: &str, out: &mut Messages) -> Result<()
             none if none.is_empty() => Ok(()),
             content => out.item("user", &Item::Message { id: None, role: "user", status: None, content }),
         },
-        Message::Assistant { content, provider, timestamp, .. } => {
+        Message::Assistant { content, provider, .. } => {
+            let start = out.len();
             let author = if **provider == *own { Author::Own } else { Author::Other };
             let mut items: Vec<Item<'_>> =
-                content.iter().enumerate().filter_map(|(at, block)| said(block, (*timestamp, at), author)).collect();
+                content.iter().enumerate().filter_map(|(at, block)| said(block, (start, at), author)).collect();
             // Reasoning goes only with what it led to: the service refuses it alone.
             while let Some(Item::Reasoning { .. }) = items.last() {
                 items.pop();
@@ -243,21 +243,19 @@ fn encode_message(message: &Message, own: &str, out: &mut Messages) -> Result<()
     }
 }
 
-/// An id for what the model said: the same whenever it is sent, and another for each block. `place` is the time of the
-/// message and the block's number in it.
-pub(super) fn message_id(place: (u64, usize), text: &str) -> String {
-    let hash = Sha256::digest(format!("{}/{}/{text}", place.0, place.1));
-    let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("msg_{hex}")
+/// An id for what the model said: the same whenever the conversation is sent, and another for each block. `place` is where
+/// the message begins in the input, and the block's number in it.
+fn message_id((start, block): (usize, usize)) -> String {
+    format!("msg_{start}_{block}")
 }
 
 /// What a block of the model's message is sent back as.
-fn said(block: &Content, place: (u64, usize), author: Author) -> Option<Item<'_>> {
+fn said(block: &Content, place: (usize, usize), author: Author) -> Option<Item<'_>> {
     match block {
         Content::Text { text } if text.is_empty() => None,
         Content::Text { text } => {
             let content = vec![Part::OutputText { text, annotations: [] }];
-            Some(Item::Message { id: Some(message_id(place, text)), role: "assistant", status: COMPLETED, content })
+            Some(Item::Message { id: Some(message_id(place)), role: "assistant", status: COMPLETED, content })
         }
         Content::Thinking { thinking, signature } => {
             let Seal { id, encrypted_content } = match author {

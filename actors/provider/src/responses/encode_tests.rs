@@ -38,9 +38,9 @@ fn thinking(text: &str, seal: Option<&str>) -> Content {
     Content::Thinking { thinking: text.to_owned(), signature: seal.map(str::to_owned) }
 }
 
-/// `at` is the block's number in its message.
-fn output_text(text: &str, at: usize) -> Value {
-    json!({"type": "message", "id": message_id((0, at), text), "status": "completed", "role": "assistant", "content":
+/// `place` is where its message begins in the input, and the block's number in it.
+fn output_text(text: &str, place: (usize, usize)) -> Value {
+    json!({"type": "message", "id": message_id(place), "status": "completed", "role": "assistant", "content":
         [{"type": "output_text", "text": text, "annotations": []}]})
 }
 
@@ -107,6 +107,9 @@ fn everything_that_can_be_sent() {
             "encrypted_content": "gAAAAABor0A2seal=="})
     };
     let mapped = wire_id("c.d");
+    let bytes = request(&config).body;
+    let sent = String::from_utf8_lossy(&bytes).into_owned();
+    let first = sent.find(r#",{"type":"reasoning""#).unwrap() - sent.find(r#"{"type":"message""#).unwrap();
     assert_eq!(
         body(&config),
         json!({
@@ -119,7 +122,7 @@ fn everything_that_can_be_sent() {
                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look"}, wire_image]},
                 reasoning(json!([{"type": "summary_text", "text": "I think.\n\nI decide."}])),
                 reasoning(json!([])),
-                output_text("ok", 2),
+                output_text("ok", (first, 2)),
                 {"type": "function_call", "call_id": "a", "name": "t", "arguments": "{\"x\":1}", "status": "completed"},
                 {"type": "function_call", "call_id": "b", "name": "no_such_tool", "arguments": "{\"x\":", "status": "completed"},
                 {"type": "function_call", "call_id": mapped, "name": "t", "arguments": "{}", "status": "completed"},
@@ -153,7 +156,7 @@ fn reasoning_goes_back_only_sealed_to_its_own_and_with_what_it_led_to() {
     };
     let after = |seal: Option<&str>| vec![thinking("hm", seal), Content::text("so")];
     assert_eq!(input("openai", after(Some(SEAL)))[0]["type"], "reasoning");
-    let alone = json!([output_text("so", 1)]);
+    let alone = json!([output_text("so", (0, 1))]);
     assert_eq!(input("elsewhere", after(Some(SEAL))), alone);
     for seal in [
         None,
@@ -167,7 +170,7 @@ fn reasoning_goes_back_only_sealed_to_its_own_and_with_what_it_led_to() {
         assert_eq!(input("openai", after(seal)), alone, "{seal:?}");
     }
     let last = vec![Content::text("so"), thinking("hm", Some(SEAL)), thinking("hm", Some(SEAL)), Content::text("")];
-    assert_eq!(input("openai", last), json!([output_text("so", 0)]));
+    assert_eq!(input("openai", last), json!([output_text("so", (0, 0))]));
 }
 
 #[test]
