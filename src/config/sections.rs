@@ -166,7 +166,7 @@ settings! {
         /// Tokens of all calls together.
         max_total_tokens: Option<u64> = ExecutionLimits::default().max_total_tokens,
         /// The longest running time; waiting for a person does not count.
-        max_duration: Option<Duration> = ExecutionLimits::default().max_duration,
+        max_duration: Option<Duration> = None,
     }
 }
 

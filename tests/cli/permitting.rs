@@ -243,6 +243,8 @@ fn an_edit_is_asked_about_as_a_diff_with_its_path_first() {
     let script = desk.script("edit.json", json!([call, {"text": "Done."}]));
     let (code, screen) = desk.on_terminal_answering(&["run", "--script", &script, "go"], &config, "y\r");
     assert_eq!(code, Some(0), "{screen}");
+    let keys = "Keys: y yes, s yes in this session, n no (what follows it is told to the model), ? shows all";
+    assert!(screen.contains(keys), "the keys are explained: {screen:?}");
     assert!(screen.contains("Allow edit_file: a.txt\r\n  one\r\n- two\r\n+ 2\r\n? (edit a file)"), "{screen:?}");
     assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "one\n2\nthree\n");
 }

@@ -255,7 +255,7 @@ fn samples(place: &Place) -> Vec<Sample> {
         ),
         key(
             "limits.max_duration",
-            text("10m"),
+            text("none"),
             (r#""8760h""#, text("8760h")),
             Some((r#""90s""#, text("1m 30s"))),
             ("PLAYHOUSE_LIMITS_MAX_DURATION", "500ms", text("500ms")),

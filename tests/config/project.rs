@@ -110,13 +110,14 @@ fn more_than_the_user_allows_is_held_back_and_shown() {
         "held_back": held(json!(["sub_agent", "bash"]), 1),
     });
     assert_eq!(shown["tools"], tools);
-    for (key, value, wanted, line) in [
-        ("limits.max_turns", json!(50), json!(51), 3),
-        ("limits.max_total_tokens", json!(1_000_000), json!("none"), 4),
-        ("limits.max_duration", json!("10m"), json!("1h"), 5),
-    ] {
+    for (key, value, wanted, line) in
+        [("limits.max_turns", json!(50), json!(51), 3), ("limits.max_total_tokens", json!(1_000_000), json!("none"), 4)]
+    {
         assert_eq!(shown[key], json!({"value": value, "origin": "default", "held_back": held(wanted, line)}), "{key}");
     }
+    // There is no limit of time by default: any is lower.
+    let own = json!({"value": "1h", "origin": "project", "path": place.project_file(), "line": 5});
+    assert_eq!(shown["limits.max_duration"], own);
     let text = place.run(&["config", "show", "--origin"]);
     let path = place.project_file();
     let line = format!("max_turns = 50  # default; 51 in {}:3 is more than a project may set\n", path.display());

@@ -78,7 +78,7 @@ total_ms = "none"  # default
 [limits]
 max_turns = 5  # flag --max-turns
 max_total_tokens = 1000000  # default
-max_duration = "10m"  # default
+max_duration = "none"  # default
 
 [retry]
 max_retries = 1  # user {home}/config/playhouse/config.toml:4

@@ -10,8 +10,11 @@ use playhouse::agent::{Approvals, PermissionRequest, Turns};
 use playhouse::protocol::{PermissionDecision, PermissionId};
 use tokio::sync::{Mutex, mpsc, watch};
 
-use crate::cli::terminal::question::{Reply, explanation, question, reminder, reply};
+use crate::cli::terminal::question::{Reply, explanation, keys_explained, question, reminder, reply};
+use crate::cli::terminal::text::stderr_colours;
 
+/// Takes what is on a line off the screen.
+const ERASE: &str = "\r\x1b[K";
 /// How long a question waits for what comes before it on the screen.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
@@ -51,8 +54,12 @@ pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
     if !can_ask() {
         return (Approvals::Nobody, Approvals::Nobody);
     }
-    let terminal = Arc::new(Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone()));
-    let turns = Turns::default();
+    let mut terminal = Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone());
+    if !stderr_colours() {
+        terminal.state.get_mut().lead = "";
+    }
+    let terminal = Arc::new(terminal);
+    let turns = Turns::without_limit();
     let approvals = || {
         let (terminal, asking) = (terminal.clone(), asking.clone());
         Approvals::in_turn(&turns, move |request| {
@@ -77,6 +84,10 @@ struct State {
     input: Option<(Box<dyn BufRead + Send>, mpsc::Sender<String>)>,
     lines: mpsc::Receiver<String>,
     output: Box<dyn Write + Send>,
+    /// Whether the keys were explained: once is enough.
+    is_explained: bool,
+    /// What takes the place of lines that change, where there are any.
+    lead: &'static str,
 }
 
 impl fmt::Debug for Questions {
@@ -88,7 +99,13 @@ impl fmt::Debug for Questions {
 impl Questions {
     fn new(input: impl BufRead + Send + 'static, output: impl Write + Send + 'static, asking: Asking) -> Self {
         let (sender, lines) = mpsc::channel(1);
-        let state = State { input: Some((Box::new(input), sender)), lines, output: Box::new(output) };
+        let state = State {
+            input: Some((Box::new(input), sender)),
+            lines,
+            output: Box::new(output),
+            is_explained: false,
+            lead: ERASE,
+        };
         Self { state: Mutex::new(state), asking }
     }
 
@@ -97,10 +114,13 @@ impl Questions {
         // What was typed before the question is no answer to it.
         forget_typed();
         state.start_reading();
-        let State { lines, output, .. } = &mut *state;
+        let State { lines, output, is_explained, lead, .. } = &mut *state;
         while lines.try_recv().is_ok() {}
-        let mut open = OnScreen::new(&self.asking, output);
+        let mut open = OnScreen::new(&self.asking, output, lead);
         let mut text = question(request);
+        if !std::mem::replace(is_explained, true) {
+            text = format!("{}\n{text}", keys_explained(request.question.offer));
+        }
         loop {
             open.is_answered = false;
             // A person who cannot see the question cannot say yes.
@@ -149,17 +169,18 @@ struct OnScreen<'a> {
     asking: &'a Asking,
     output: &'a mut Box<dyn Write + Send>,
     is_answered: bool,
+    lead: &'static str,
 }
 
 impl<'a> OnScreen<'a> {
-    fn new(asking: &'a Asking, output: &'a mut Box<dyn Write + Send>) -> Self {
+    fn new(asking: &'a Asking, output: &'a mut Box<dyn Write + Send>, lead: &'static str) -> Self {
         asking.open.store(true, Ordering::SeqCst);
-        Self { asking, output, is_answered: false }
+        Self { asking, output, is_answered: false, lead }
     }
 
     /// Takes the place of the progress line.
     fn ask(&mut self, question: &str) -> io::Result<()> {
-        write!(self.output, "\r\x1b[K{question}")?;
+        write!(self.output, "{}{question}", self.lead)?;
         self.output.flush()
     }
 }
@@ -200,7 +221,8 @@ mod tests {
         fn sit_down() -> (Self, Arc<Questions>) {
             let (stdin, keys) = io::pipe().unwrap();
             let (screen, stderr) = io::pipe().unwrap();
-            let questions = Questions::new(BufReader::new(stdin), stderr, Asking::default());
+            let mut questions = Questions::new(BufReader::new(stdin), stderr, Asking::default());
+            questions.state.get_mut().is_explained = true;
             (Self { screen, keys: Some(keys) }, Arc::new(questions))
         }
 

@@ -70,6 +70,19 @@ pub(super) fn explanation(request: &PermissionRequest) -> String {
     format!("{text}All of it:\n{}\n{} ", what(&request.args, Part::All), keys(*offer))
 }
 
+/// What the keys mean, in a few words.
+pub(super) fn keys_explained(offer: GrantScope) -> &'static str {
+    match offer {
+        GrantScope::Once => "Keys: y yes, n no (what follows it is told to the model), ? shows all",
+        GrantScope::Session => {
+            "Keys: y yes, s yes in this session, n no (what follows it is told to the model), ? shows all"
+        }
+        GrantScope::Always => {
+            "Keys: y yes, s yes in this session, a always yes, n no (what follows it is told to the model), ? shows all"
+        }
+    }
+}
+
 /// That an answer is none, and the keys again.
 pub(super) fn reminder(request: &PermissionRequest) -> String {
     format!("Answer with one of these keys; ? explains them. {} ", keys(request.question.offer))
