@@ -5,6 +5,8 @@ mod support;
 
 #[path = "cli/audit.rs"]
 mod audit;
+#[path = "cli/completing.rs"]
+mod completing;
 #[path = "cli/damage.rs"]
 mod damage;
 #[path = "cli/demo.rs"]
