@@ -73,6 +73,19 @@ pub enum Origin {
     Flag(&'static str),
 }
 
+impl Origin {
+    /// Which layer it is: a later one wins over an earlier one.
+    pub(crate) fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::User(_) => 1,
+            Self::Project(_) => 2,
+            Self::Environment(_) => 3,
+            Self::Flag(_) => 4,
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -137,8 +150,10 @@ sections::settings! {
         model: Vec<ModelName> = Vec::new(),
         /// Where the first model's service is; `None` is where its section or its vendor says.
         base_url: Option<String> = None,
-        /// What the model is told before the conversation.
-        system: String = String::new(),
+        /// What the model is told before the conversation; `None` is Playhouse's own words, empty is nothing.
+        system: Option<String> = None,
+        /// The file with what it is told, in place of `system`.
+        system_file: Option<PathBuf> = None,
         /// The tools by name.
         tools: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect(),
         /// Which tool calls are asked about before they run.

@@ -25,11 +25,15 @@
 //! ```
 
 mod models;
+mod system_prompt;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use playhouse_agent::{Approvals, Definition, SubAgentTool};
 use playhouse_protocol::entry::Settings;
 use playhouse_protocol::{Durability, ExecutionLimits};
@@ -41,6 +45,7 @@ use crate::builder::{AgentBuilder, plain};
 use crate::config::{Config, KeySet, Origin, Position, RuleFile, keys};
 use crate::house::{House, HouseBuilder};
 use models::Models;
+use system_prompt::{Attended, Surroundings};
 
 /// The kind that journals have for agents made from a configuration: any program that is given a
 /// [`FromConfig::house`] can resume them, the command line too.
@@ -48,6 +53,9 @@ pub const KIND: &str = "cli";
 
 /// The tool that hands a task to a sub-agent; there only when it is named.
 const SUB_AGENT: &str = "sub_agent";
+
+/// The longest system prompt that is read from a file, in bytes.
+const MOST_PROMPT: u64 = 256 << 10;
 
 /// The most that a sub-agent may take, however much the agent has that it works for.
 const CHILD_TOKENS: u64 = 100_000;
@@ -98,9 +106,29 @@ pub enum FromConfigError {
     /// A rule on what tools may do is none.
     #[error(transparent)]
     Rule(#[from] RuleError),
+    /// The file with the system prompt cannot be used.
+    #[error("the system prompt cannot be read from {path}: {reason}; give a UTF-8 text of up to 256 KiB", path = path.display())]
+    SystemFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// There is no place for sessions.
     #[error("there is no HOME to keep sessions under: give --data-dir or set PLAYHOUSE_HOME")]
     NoDataDir,
+}
+
+/// The text of a file that holds a system prompt.
+fn prompt_of(path: &Path) -> Result<String, FromConfigError> {
+    let failed = |reason: String| FromConfigError::SystemFile { path: path.to_owned(), reason };
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    file.take(MOST_PROMPT + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+    match u64::try_from(text.len()) {
+        Ok(0..=MOST_PROMPT) => Ok(text.trim_end().to_owned()),
+        Ok(_) | Err(_) => Err(failed("it is too long".to_owned())),
+    }
 }
 
 /// What to choose from, by the keys that are set.
@@ -179,10 +207,42 @@ impl FromConfig {
 
     /// The settings of a new session whose tools work in `cwd`.
     pub fn settings(&self, cwd: impl AsRef<Path>) -> Result<Settings, FromConfigError> {
+        self.settings_at(cwd, Timestamp::now())
+    }
+
+    /// As [`FromConfig::settings`], with the date that the system prompt says: that of the house's clock.
+    pub fn settings_at(&self, cwd: impl AsRef<Path>, now: Timestamp) -> Result<Settings, FromConfigError> {
         let mut settings = Settings { kind: KIND.to_owned(), cwd: cwd.as_ref().to_owned(), ..plain(Durability::Flush) };
         Models::of_config(&self.config)?.put(&mut settings);
         keys().iter().for_each(|key| key.apply(&self.config, &mut settings));
+        settings.system_prompt = match self.given_prompt()? {
+            Some(text) => text,
+            None => system_prompt::of_agent(&settings, self.surroundings(now)),
+        }
+        .into();
         Ok(settings)
+    }
+
+    /// What the configuration says the system prompt is, if it does.
+    fn given_prompt(&self) -> Result<Option<String>, FromConfigError> {
+        let Config { system, system_file, .. } = &self.config;
+        match &system_file.value {
+            Some(path) if system_file.origin.rank() >= system.origin.rank() => prompt_of(path).map(Some),
+            Some(_) | None => Ok(system.value.clone()),
+        }
+    }
+
+    fn surroundings(&self, now: Timestamp) -> Surroundings<'_> {
+        let attended = match self.approvals {
+            Approvals::Nobody => Attended::ByNobody,
+            Approvals::Watcher | Approvals::Inbox | Approvals::Code(_) | Approvals::InTurn(_) => Attended::ByAPerson,
+        };
+        let now = match self.exchanges {
+            Exchanges::Live => Some(now),
+            // A recording answers the request that it was made with, wherever and whenever it is played.
+            Exchanges::Recorded(_) | Exchanges::Replayed(_) => None,
+        };
+        Surroundings { now, attended, confinement: &self.config.confinement }
     }
 
     /// The settings of a stored session, with what flags change: files and the environment change nothing in it.
@@ -191,7 +251,19 @@ impl FromConfig {
         Models::of_settings(stored).changed(&self.config)?.put(&mut settings);
         let by_flag = keys().iter().filter(|key| matches!(key.row(&self.config).origin, Origin::Flag(_)));
         by_flag.for_each(|key| key.apply(&self.config, &mut settings));
-        Ok(settings)
+        if self.config.system.by_flag().is_some() || self.config.system_file.by_flag().is_some() {
+            settings.system_prompt = self.given_prompt()?.unwrap_or_default().into();
+        }
+        Ok(self.retold(stored, settings))
+    }
+
+    /// New settings of a stored session, with what they change in the system prompt, if that is Playhouse's own.
+    pub fn retold(&self, stored: &Settings, mut settings: Settings) -> Settings {
+        let text = system_prompt::renewed(stored, &settings, self.surroundings(Timestamp::now()));
+        if text != *settings.system_prompt {
+            settings.system_prompt = text.into();
+        }
+        settings
     }
 
     /// Says why one of the models cannot be asked, if one cannot. Reads scripts and keys.
@@ -231,7 +303,8 @@ impl FromConfig {
             max_duration: Some(settings.limits.max_duration.unwrap_or(CHILD_TIME).min(CHILD_TIME)),
         };
         let child = Definition { approvals: self.sub_agent_approvals.clone(), ..agent.clone() };
-        let child = SubAgentTool::new(SUB_AGENT).with_definition(child).with_limits(limits);
+        let prompt = system_prompt::of_sub_agent(settings, SUB_AGENT);
+        let child = SubAgentTool::new(SUB_AGENT).with_definition(child).with_limits(limits).with_system_prompt(prompt);
         Definition { sub_agents: vec![Arc::new(child)], ..agent }
     }
 

@@ -7,6 +7,8 @@ mod support;
 mod answer;
 #[path = "cli/audit.rs"]
 mod audit;
+#[path = "cli/completing.rs"]
+mod completing;
 #[path = "cli/damage.rs"]
 mod damage;
 #[path = "cli/demo.rs"]

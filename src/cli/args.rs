@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, value_parser};
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use playhouse::config::{Config, Flag, Key, Shown, keys};
 use playhouse::from_config::Exchanges;
 use playhouse::protocol::{EventId, mask_patterns};
@@ -75,6 +75,22 @@ pub enum Command {
     ///
     /// Exit code 1 if something is missing that runs need.
     Doctor(DoctorArgs),
+    /// Prints what a shell needs to complete commands and flags
+    ///
+    /// bash: `source <(playhouse completions bash)` in ~/.bashrc. zsh: save it as `_playhouse` in a folder of $fpath.
+    /// fish: save it as ~/.config/fish/completions/playhouse.fish.
+    Completions {
+        /// For which shell
+        shell: CompletionShell,
+    },
+}
+
+/// A shell that can complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletionShell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[derive(Debug, Args)]

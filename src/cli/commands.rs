@@ -1,6 +1,7 @@
 //! What each command does.
 
 pub mod audit;
+pub mod completions;
 pub mod config;
 mod damaged;
 pub mod demo;

@@ -1,4 +1,5 @@
-//! The command line: `demo`, `run`, `resume`, `plan`, `sessions`, `audit`, `models`, `config`, `doctor`.
+//! The command line: `demo`, `run`, `resume`, `plan`, `sessions`, `audit`, `models`, `config`, `doctor`,
+//! `completions`.
 //!
 //! It owns nothing of its own: a house does the work, and this prints what happens and turns the end into an exit code.
 //!
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Command, ConfigCommand, Flags, SharedArgs};
 use clap::Parser;
-use commands::{audit, config, demo, doctor, models, plan, resume, run, sessions};
+use commands::{audit, completions, config, demo, doctor, models, plan, resume, run, sessions};
 use exit::Exit;
 use playhouse::config::Config;
 
@@ -77,6 +78,7 @@ fn perform(cli: Cli) -> Result<(), Exit> {
             ConfigCommand::Show(args) => config::show(&args, &cli.shared),
         },
         Command::Doctor(args) => doctor::doctor(&args, &cli.shared),
+        Command::Completions { shell } => completions::completions(shell),
     }
 }
 

@@ -234,3 +234,81 @@ fn a_person_is_told_that_piped_input_is_waited_for() {
     assert!(child.wait().unwrap().success(), "{seen}");
     is_told(&desk, "alone");
 }
+
+/// The system prompt that a session began with, and has now.
+fn prompts(desk: &Desk, session: &str) -> (String, String) {
+    let entries = desk.entries(session);
+    let text = |entry: &Value| entry["body"]["settings"]["system_prompt"].as_str().map(str::to_owned);
+    (text(&entries[0]).unwrap(), entries.iter().filter_map(text).next_back().unwrap())
+}
+
+#[test]
+fn an_agent_is_told_where_it_is_and_a_later_day_changes_nothing() {
+    let desk = Desk::new();
+    let here = desk.work().display().to_string();
+    let turns =
+        json!([{"text": "one", "when": {"system_contains": here}}, {"text": "two", "when": {"system_contains": here}}]);
+    let script = desk.script("s.json", turns);
+    desk.run(&["run", "go", "--script", &script]).said("one\n");
+    let session = desk.session();
+    let (prompt, _) = prompts(&desk, &session);
+    let begun = desk.entries(&session)[0]["at"].as_i64().unwrap();
+    let date = jiff::Timestamp::from_millisecond(begun).unwrap().strftime("%Y-%m-%d").to_string();
+    for line in [format!("Working directory: {here}\n"), format!("Date: {date} (UTC)\n")] {
+        assert!(prompt.contains(&line), "{line}: {prompt}");
+    }
+    for words in
+        ["Tools: read_file, ", "Sandbox: commands write only in", "--allow network", "Nobody is there to answer"]
+    {
+        assert!(prompt.contains(words), "{words}: {prompt}");
+    }
+    assert!(prompt.chars().count() <= 1_500, "{prompt}");
+    desk.run(&["run", "more", "--session", &session]).said("two\n");
+    assert_eq!(prompts(&desk, &session), (prompt.clone(), prompt.clone()), "the same words for the cache");
+    // What flags change is changed in it too, and nothing else.
+    let other = desk.script("other.json", json!([{"text": "x"}, {"text": "x"}, {"text": "three"}]));
+    desk.run(&["run", "on", "--session", &session, "--script", &other, "--tools", "bash"]).said("three\n");
+    let (_, now) = prompts(&desk, &session);
+    let unlike: Vec<&str> = now.lines().filter(|line| !prompt.contains(line)).collect();
+    assert_eq!((unlike, now.lines().count()), (vec!["Tools: bash"], prompt.lines().count()));
+}
+
+#[test]
+fn the_system_prompt_is_replaced_by_a_text_a_file_or_nothing() {
+    let desk = Desk::new();
+    let script = answering(&desk);
+    desk.write("p.md", "Be a reviewer.\n");
+    let prompt = |flags: &[&str]| {
+        desk.run(&[&["run", "go", "--script", &script], flags].concat()).said("read\n");
+        let session = desk.sessions()[0]["session_id"].as_str().unwrap().to_owned();
+        let (prompt, _) = prompts(&desk, &session);
+        desk.run(&["sessions", "rm", &session]);
+        prompt
+    };
+    assert_eq!(prompt(&["--system", "Be brief."]), "Be brief.");
+    assert_eq!(prompt(&["--system", ""]), "");
+    assert_eq!(prompt(&["--system-file", "p.md"]), "Be a reviewer.");
+    let run = ["run", "go", "--script", &script, "--system-file"];
+    desk.run(&[&run[..], &["nowhere.md"]].concat()).refused(&["nowhere.md", "system prompt"]);
+    let file = desk.write("c.toml", "system = ''");
+    assert_eq!(prompt(&["--config", file.to_str().unwrap()]), "", "a file can say that there is none");
+    assert_eq!(prompt(&["--config", file.to_str().unwrap(), "--system-file", "p.md"]), "Be a reviewer.");
+    let file = desk.write("c.toml", "system_file = 'p.md'");
+    assert_eq!(prompt(&["--config", file.to_str().unwrap()]), "Be a reviewer.");
+    assert_eq!(prompt(&["--config", file.to_str().unwrap(), "--system", "Be brief."]), "Be brief.");
+}
+
+#[test]
+fn a_sub_agent_is_told_that_it_is_one() {
+    let desk = Desk::new();
+    let turns = json!([
+        {"tool_calls": [{"name": "sub_agent", "arguments": {"task": "count"}}], "when": {"prompt_contains": "go"}},
+        {"text": "one two", "when": {"system_contains": "You are a sub-agent"}},
+        {"text": "counted", "when": {"prompt_contains": "go"}},
+    ]);
+    let script = desk.script("s.json", turns);
+    desk.run(&["run", "go", "--script", &script, "--tools", "list_files,sub_agent"]).said("counted\n");
+    let child = desk.sessions().into_iter().find(|session| session["parent"].is_string()).unwrap();
+    let (prompt, _) = prompts(&desk, child["session_id"].as_str().unwrap());
+    assert!(prompt.contains("Tools: list_files\n") && prompt.contains("Working directory: "), "{prompt}");
+}

@@ -51,7 +51,7 @@ fn the_users_file_is_the_flags_else_the_variables_else_the_platforms() {
         assert_eq!(system(&place, &[]), by_user("dot config", path));
     }
     place.set("PLAYHOUSE_CONFIG", "/dev/null");
-    assert_eq!(system(&place, &[]), json!({"value": "", "origin": "default"}));
+    assert_eq!(system(&place, &[]), json!({"value": null, "origin": "default"}));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_projects_file_is_the_nearest_above_the_working_directory() {
         let done = place.run_in(&deep, &[&["config", "show", "--json"], args].concat());
         let rows = done.lines();
         let row = rows.iter().find(|row| row["key"] == "system").unwrap();
-        (row["value"].as_str().unwrap().to_owned(), row["path"].clone())
+        (row["value"].as_str().unwrap_or_default().to_owned(), row["path"].clone())
     };
     let at = |name: &str| place.home().join(name).join("playhouse.toml");
     write(&at(""), "system = 'home'");
@@ -123,9 +123,9 @@ fn odd_files_are_read() {
     let at =
         |line: usize, text: &str| json!({"value": text, "origin": "user", "path": place.user_file(), "line": line});
     place.user("");
-    assert_eq!(system(), json!({"value": "", "origin": "default"}));
+    assert_eq!(system(), json!({"value": null, "origin": "default"}));
     place.user("\n# nothing\n");
-    assert_eq!(system(), json!({"value": "", "origin": "default"}));
+    assert_eq!(system(), json!({"value": null, "origin": "default"}));
     place.user("\u{feff}system = 'mark'");
     assert_eq!(system(), at(1, "mark"));
     place.user("# one\r\n\r\nsystem = 'returns'\r\n");

@@ -50,11 +50,19 @@ fn samples(place: &Place) -> Vec<Sample> {
         ),
         key(
             "system",
-            text(""),
+            Value::Null,
             (r#""u""#, text("u")),
             Some((r#""p""#, text("p"))),
             ("PLAYHOUSE_SYSTEM", "${e}", text("${e}")),
             Some(("--system", "", text(""))),
+        ),
+        key(
+            "system_file",
+            Value::Null,
+            (r#""/u.md""#, text("/u.md")),
+            None,
+            ("PLAYHOUSE_SYSTEM_FILE", "/e.md", text("/e.md")),
+            Some(("--system-file", "/f.md", text("/f.md"))),
         ),
         key(
             "tools",

@@ -28,6 +28,7 @@ fn what_is_the_users_to_say_is_refused_and_says_where_to_set_it() {
     }
     let expected = [
         "base_url",
+        "system_file",
         "sandbox_read",
         "sandbox_write",
         "tool_env",

@@ -15,6 +15,7 @@ fn what_is_shown_is_toml_with_its_origins_behind() {
         r#"model = "openai/u"  # user {home}/config/playhouse/config.toml:1
 # base_url is not set: where the section of the model's service says, or its own
 system = "two\nlines"  # project {work}/playhouse.toml:1
+# system_file is not set: none
 tools = ["read_file", "list_files", "search", "edit_file", "write_file", "bash"]  # default
 permission = "ask"  # default
 sandbox = "auto"  # default

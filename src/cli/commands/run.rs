@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use playhouse::House;
 use playhouse::agent::{Agent, AgentHandle, new_input};
 use playhouse::from_config::{FromConfig, KIND};
@@ -109,7 +110,7 @@ impl RunRequest {
             Self { said: Said::default(), session, folder, kept, asking, from, accept, cwd, mode, output };
         if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
-            let settings = request.settings()?;
+            let settings = request.settings(Timestamp::now())?;
             if let Some(key) = request.from.config.model_by_key() {
                 let (model, variable) = (key.choice(), key.variable);
                 let text =
@@ -124,10 +125,10 @@ impl RunRequest {
         Ok(request)
     }
 
-    /// The settings of a new session.
-    fn settings(&self) -> Result<Settings, Exit> {
+    /// The settings of a new session that begins now.
+    fn settings(&self, now: Timestamp) -> Result<Settings, Exit> {
         let cwd = self.cwd.clone().map_or_else(here, Ok)?;
-        let settings = self.from.settings(cwd).map_err(Exit::refused)?;
+        let settings = self.from.settings_at(cwd, now).map_err(Exit::refused)?;
         Ok(Settings { mode: self.mode.unwrap_or_default(), ..settings })
     }
 
@@ -136,7 +137,7 @@ impl RunRequest {
         let mut settings = self.from.changed(stored).map_err(Exit::refused)?;
         settings.mode = self.mode.unwrap_or(settings.mode);
         settings.cwd = self.cwd.clone().unwrap_or(settings.cwd);
-        Ok(settings)
+        Ok(self.from.retold(stored, settings))
     }
 
     async fn check(&self, settings: &Settings) -> Result<(), Exit> {
@@ -157,7 +158,7 @@ impl RunRequest {
 pub async fn run(request: RunRequest) -> Result<(), Exit> {
     let interrupt = Interrupt::listen()?;
     if request.session.is_none() {
-        request.check(&request.settings()?).await?;
+        request.check(&request.settings(Timestamp::now())?).await?;
     }
     if request.folder.is_none() && request.output.detail() != Detail::Quiet {
         error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
@@ -174,7 +175,7 @@ pub async fn run(request: RunRequest) -> Result<(), Exit> {
 async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Result<(), Exit> {
     let (agent, mut messages) = match &request.session {
         None => {
-            let agent = request.from.agent(house, request.settings()?).map_err(Exit::refused)?;
+            let agent = request.from.agent(house, request.settings(begun(house))?).map_err(Exit::refused)?;
             (agent.spawn().await.map_err(Exit::refused)?, Vec::new())
         }
         Some(session) => reopen(house, session, request, watch).await?,
@@ -203,6 +204,12 @@ async fn on_stage(house: &House, request: &RunRequest, watch: &mut Watch) -> Res
     done
 }
 
+/// The time by the house's clock.
+fn begun(house: &House) -> Timestamp {
+    let millis = i64::try_from(house.services().clock.now().wall).unwrap_or_default();
+    Timestamp::from_millisecond(millis).unwrap_or_default()
+}
+
 /// The agent of a stored session, its unfinished run finished and its settings changed as asked; for a damaged one, with
 /// what was still to be said in it.
 async fn reopen(
@@ -221,7 +228,7 @@ async fn reopen(
         (None, _) => resume::tell_damage(&summary, &mut watch.view),
         (Some(_), Accept::Damage) => {
             resume::tell_damage(&summary, &mut watch.view);
-            let settings = request.settings()?;
+            let settings = request.settings(begun(house))?;
             request.check(&settings).await?;
             return damaged::go_on(house, session, settings, &request.from, &mut watch.view).await;
         }

@@ -50,8 +50,18 @@ pub(crate) const MODELS: Codec<Vec<ModelName>> = Codec {
     },
 };
 
-pub(crate) const TEXT: Codec<String> =
-    Codec { takes: "a string", read: |given, _| given.text(), show: |text| Shown::Text(text.clone()) };
+pub(crate) const TEXT: Codec<Option<String>> =
+    Codec { takes: "a string", read: |given, _| given.text().map(Some), show: |text| text_or_unset(text.clone()) };
+
+pub(crate) const FILE: Codec<Option<PathBuf>> = Codec {
+    takes: "a file",
+    read: |given, folder| match given.text()? {
+        path if path.is_empty() => Err(Bad::NotThis),
+        path if path.starts_with("~/") => Err(Bad::Because("`~` is not replaced here: write ${HOME}".to_owned())),
+        path => Ok(Some(rooted(path.into(), folder))),
+    },
+    show: |path| text_or_unset(path.as_ref().map(|path| path.display().to_string())),
+};
 
 pub(crate) const TOOL_NAMES: Codec<Vec<String>> = Codec {
     takes: "a list of `read_file`, `list_files`, `search`, `edit_file`, `write_file`, `bash`, `sub_agent`",
