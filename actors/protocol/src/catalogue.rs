@@ -1,7 +1,7 @@
 //! What is known of current models: windows, output limits, prices. A table with a date; the user's configuration
 //! overrides it, and what it does not have is unknown.
 
-use playhouse_protocol::Prices;
+use crate::Prices;
 
 /// When the table was written down. Prices change; this is what they were.
 pub const AS_OF: &str = "2025-12-01";
@@ -115,7 +115,7 @@ fn is_dated(id: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset;
+    use crate::presets::preset;
 
     #[test]
     fn a_model_is_found_by_its_id_with_or_without_a_date() {
