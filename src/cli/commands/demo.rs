@@ -104,6 +104,10 @@ struct Show<'a> {
 impl Show<'_> {
     async fn take(&mut self, event: &Event, screen: &mut Screen) -> std::io::Result<()> {
         self.board.take(event);
+        if let (AgentEvent::AgentRestarted { .. }, Some(scene)) = (&event.event, self.board.scene(event)) {
+            // A journal that cannot be read is shown as none.
+            self.board.folded(scene, self.house.entries(&event.session_id).await.map_or(0, |entries| entries.len()));
+        }
         screen.tell(&self.board, event)?;
         // Struck after its first turn: it has a conversation to come back with, and a tool that must not run twice.
         let first_turn = matches!(event.event, AgentEvent::TurnEnd { turn_index: 0, .. });
