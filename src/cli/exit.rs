@@ -29,7 +29,7 @@ impl Exit {
         Self::Refused(error.to_string())
     }
 
-    /// The exit code; README.md lists them.
+    /// The exit code; docs/command-line.md lists them.
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
