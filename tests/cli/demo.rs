@@ -13,7 +13,7 @@ const SUMMARY: [&str; 4] = [
 #[track_caller]
 fn the_crash_is_seen(shown: &str) {
     let card = [
-        "stagehand 07 crashed: ",
+        "stagehand 07's actor panicked, and was restarted after a crash",
         " was folded into 3 messages:",
         "  user: Scene 07",
         "  assistant: Setting up a bridge in a storm.",

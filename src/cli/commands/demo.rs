@@ -105,8 +105,9 @@ impl Show<'_> {
     async fn take(&mut self, event: &Event, screen: &mut Screen) -> std::io::Result<()> {
         self.board.take(event);
         if let (AgentEvent::AgentRestarted { .. }, Some(scene)) = (&event.event, self.board.scene(event)) {
-            // A journal that cannot be read is shown as none.
-            self.board.folded(scene, self.house.entries(&event.session_id).await.map_or(0, |entries| entries.len()));
+            // What was there before it came back. A journal that cannot be read is shown as none.
+            let entries = self.house.entries(&event.session_id).await.unwrap_or_default();
+            self.board.folded(scene, entries.iter().filter(|(seq, _)| *seq < event.id.seq).count());
         }
         screen.tell(&self.board, event)?;
         // Struck after its first turn: it has a conversation to come back with, and a tool that must not run twice.

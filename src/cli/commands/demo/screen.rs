@@ -178,7 +178,7 @@ fn card(player: &Player, colours: bool, columns: usize) -> String {
         let room = columns.saturating_sub(2 + indent.len());
         format!("{on}│{off} {indent}{}\n", cut(&one_line(text), room))
     };
-    let mut card = row(Tint::Red, "", &format!("{STAGEHAND} {UNLUCKY:02} crashed: {}", player.reason));
+    let mut card = row(Tint::Red, "", &format!("{STAGEHAND} {UNLUCKY:02}'s actor panicked, and was {}", player.reason));
     let folded = format!("its journal of {} entries was folded into {had} messages:", player.folded);
     card.push_str(&row(Tint::Yellow, "", &folded));
     for line in player.said.iter().take(had) {
@@ -241,12 +241,12 @@ mod tests {
         let player = Player {
             said: said.map(str::to_owned).into(),
             struck_at: Some(3),
-            reason: "its actor panicked".to_owned(),
+            reason: "restarted after a crash".to_owned(),
             folded: 9,
             messages: 6,
             ..Player::default()
         };
-        let expected = "│ stagehand 07 crashed: its actor panicked\n\
+        let expected = "│ stagehand 07's actor panicked, and was restarted after a crash\n\
                         │ its journal of 9 entries was folded into 3 messages:\n\
                         │   user: Scene 07\n\
                         │   assistant: Setting up a bridge in a storm.\n\
