@@ -21,6 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::house::{House, Newcomer};
+use crate::nearest::nearest;
 
 /// Why an agent could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,22 @@ pub enum SpawnError {
         session: SessionId,
         /// The agent that has it, in this house.
         agent: AgentId,
+    },
+    /// The house has no code of this kind, and the builder was given none.
+    #[error("there is no kind `{kind}`{}: register it with `House::builder().kind(…)`, or give the agent its `definition`", hint(near.as_deref()))]
+    UnknownKind {
+        /// The kind that was asked for.
+        kind: String,
+        /// The kind that was probably meant.
+        near: Option<String>,
+    },
+    /// The code of the kind could not be made.
+    #[error("an agent of the kind `{kind}` cannot be made: {reason}")]
+    Kind {
+        /// The kind that was asked for.
+        kind: String,
+        /// What its code says is missing.
+        reason: String,
     },
     /// The session is not new.
     #[error("session `{0}` has a journal already: open it with `open`, resume it, or choose another id")]
@@ -80,6 +97,21 @@ pub enum SpawnError {
     Supervisor(#[from] SupervisorError),
 }
 
+fn hint(near: Option<&str>) -> String {
+    near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default()
+}
+
+/// Where an agent's code comes from.
+#[derive(Clone, Copy)]
+enum Code {
+    /// From the builder alone.
+    Builder,
+    /// From the registered kind, with what the builder was given besides.
+    Kind,
+    /// From a whole definition, whatever the kind.
+    Definition,
+}
+
 /// An agent to be. Made by [`House::agent`]. Clones make further agents, which share what they have in common.
 #[derive(Clone)]
 pub struct AgentBuilder {
@@ -89,6 +121,7 @@ pub struct AgentBuilder {
     settings: Arc<Settings>,
     has_model: bool,
     tools: Vec<Arc<dyn Tool>>,
+    code: Code,
     definition: Arc<Definition>,
     messages: Vec<Arc<AgentMessage>>,
 }
@@ -136,6 +169,7 @@ impl AgentBuilder {
             settings: plain,
             has_model: false,
             tools: Vec::new(),
+            code: Code::Builder,
             definition: Arc::default(),
             messages: Vec::new(),
         };
@@ -188,9 +222,30 @@ impl AgentBuilder {
         self
     }
 
-    /// The kind it is registered under with the house, so that another process can go on with it.
+    /// The kind of agent: its code is what [`HouseBuilder::kind`](crate::HouseBuilder::kind) registered, so that another
+    /// process can go on with it. What else this builder is given is added to that, or counts in its place; with a whole
+    /// [`definition`](Self::definition) the kind is only a name, for those who resume the session.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use playhouse::prelude::*;
+    ///
+    /// let clerk = |_| async { Ok(Definition { tools: ToolSet::new(default_tools()).ok(), ..Definition::default() }) };
+    /// let house = House::builder().kind("clerk", clerk).open().await?;
+    /// let agent = house.agent().kind("clerk").provider_override(Scripted::new([])).spawn().await?;
+    /// assert_eq!(agent.state().await?.settings.tools.len(), default_tools().len());
+    ///
+    /// let error = house.agent().kind("clark").spawn().await.unwrap_err().to_string();
+    /// assert!(error.starts_with("there is no kind `clark` (did you mean `clerk`?)"), "{error}");
+    /// # house.shutdown(std::time::Duration::ZERO).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.settings_mut().kind = kind.into();
+        if let Code::Builder = self.code {
+            self.code = Code::Kind;
+        }
         self
     }
 
@@ -223,6 +278,7 @@ impl AgentBuilder {
     /// the same one share it.
     pub fn definition(mut self, definition: impl Into<Arc<Definition>>) -> Self {
         self.definition = definition.into();
+        self.code = Code::Definition;
         self.name_tools();
         self
     }
@@ -405,6 +461,10 @@ impl AgentBuilder {
     }
 
     async fn start(mut self, origin: Origin) -> Result<AgentHandle, SpawnError> {
+        match self.code {
+            Code::Kind => self.definition = Arc::new(self.with_kind().await?),
+            Code::Builder | Code::Definition => {}
+        }
         if !self.has_model && self.definition.provider_override.is_none() {
             return Err(SpawnError::NoModel);
         }
@@ -425,6 +485,36 @@ impl AgentBuilder {
         let opened = Opened { messages: self.messages, ..Opened::new(agent_id, session_id, self.settings) };
         let newcomer = Newcomer { opened, definition: self.definition, origin, wake: Wake::Restarted };
         self.house.take_on(newcomer).await
+    }
+
+    /// The code of the kind, with what the builder was given laid over it.
+    async fn with_kind(&self) -> Result<Definition, SpawnError> {
+        let kind = &self.settings.kind;
+        let made = match self.house.made_of_kind(&self.settings) {
+            Some(making) => making.await.map_err(|reason| SpawnError::Kind { kind: kind.clone(), reason })?,
+            None => {
+                let names = self.house.kind_names();
+                let near = nearest(kind, names.iter().map(|name| (name.as_str(), name.as_str())));
+                let near = near.map(|near| near.candidate.to_owned());
+                return Err(SpawnError::UnknownKind { kind: kind.clone(), near });
+            }
+        };
+        let own = Definition::clone(&self.definition);
+        let hooks = if own.hooks.set() == Hooks::default().set() { made.hooks } else { own.hooks };
+        let approvals = match own.approvals {
+            Approvals::Nobody => made.approvals,
+            own @ (Approvals::Watcher | Approvals::Inbox | Approvals::Code(_) | Approvals::InTurn(_)) => own,
+        };
+        Ok(Definition {
+            tools: made.tools,
+            sub_agents: [made.sub_agents, own.sub_agents].concat(),
+            hooks,
+            approvals,
+            policies: [made.policies, own.policies].concat(),
+            provider_override: own.provider_override.or(made.provider_override),
+            callbacks: [made.callbacks, own.callbacks].concat(),
+            broadcast: own.broadcast.or(made.broadcast),
+        })
     }
 
     /// Lets the settings name the tools that the definition has.

@@ -24,7 +24,6 @@ use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, T
 use playhouse_tools::default_tools;
 
 pub use keys::shown::{Row, Shown};
-pub(crate) use keys::types::{is_tool, no_tool};
 pub use keys::{ByProject, Flag, Key, keys};
 pub use problem::{Problem, Problems};
 pub use rule_file::RuleFile;
@@ -38,8 +37,7 @@ pub use sources::Sources;
 pub use sources::environment::Variables;
 pub use sources::paths::Platform;
 
-/// The tools that can be named.
-pub const TOOLS: [&str; 7] = ["read_file", "list_files", "search", "edit_file", "write_file", "bash", "sub_agent"];
+pub use crate::tool_names::TOOLS;
 
 /// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,16 +16,21 @@
 //! # }).unwrap();
 //! ```
 //!
-//! The rooms: [`House`] is the front; [`config`] and [`from_config`] make one of a file, [`journal`] prints what it did; [`agent`], [`session`], [`provider`], [`tools`], [`context`], [`supervision`] and
-//! [`protocol`] are backstage.
+//! The rooms: [`House`] is the front; [`journal`] prints what it did; [`agent`], [`session`], [`provider`], [`tools`], [`context`],
+//! [`supervision`] and [`protocol`] are backstage. With the feature `config` there are also `config` and `from_config`, which
+//! make a house of a file; the feature `cli` is the program. Both are on unless `default-features = false` is said.
 
 mod builder;
+#[cfg(feature = "config")]
 pub mod config;
+#[cfg(feature = "config")]
 pub mod from_config;
 pub mod house;
 pub mod journal;
 mod loops;
+mod nearest;
 pub mod text;
+mod tool_names;
 mod typed;
 
 pub use builder::{AgentBuilder, SpawnError};

@@ -49,7 +49,30 @@
 ///   [`EffectClass`](crate::protocol::EffectClass)); `timeout_secs = 5`; `ask = "send a letter"`, what a person is asked
 ///   to allow first; `crate = "…"`, where `playhouse` is found if it has another name.
 ///
-/// A tool that has state of its own implements [`Tool`](crate::tools::Tool) by hand.
+/// **Methods** are tools that hold something, such as a pool of connections to a database. `#[tool]` stands above the
+/// whole `impl` block, and above each `async fn` with `&self` that is to be one; the type then has `tools()`, whose tools
+/// share the value:
+///
+/// ```
+/// use playhouse::prelude::*;
+///
+/// struct Clerk {
+///     customers: Vec<String>, // a pool, in earnest
+/// }
+///
+/// #[tool]
+/// impl Clerk {
+///     /// Finds a customer by the beginning of a name.
+///     #[tool(read_only)]
+///     async fn find(&self, name: String) -> Option<String> {
+///         self.customers.iter().find(|customer| customer.starts_with(&name)).cloned()
+///     }
+/// }
+///
+/// fn with_clerk(agent: AgentBuilder, customers: Vec<String>) -> AgentBuilder {
+///     agent.tools(Clerk { customers }.tools())
+/// }
+/// ```
 ///
 /// What cannot be a tool does not compile:
 ///

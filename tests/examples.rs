@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn program(example: &str) -> PathBuf {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_playhouse")).with_file_name("examples").join(example);
+    // This test is beside them: `target/debug/deps` and `target/debug/examples`.
+    let folder = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples");
+    let program = folder.join(example);
     assert!(program.exists(), "{} is not built: run `cargo build --examples` first", program.display());
     program
 }
@@ -28,6 +30,14 @@ fn the_main_of_hello_has_at_most_ten_lines_of_code() {
     let main = text.split("async fn main").nth(1).unwrap();
     let lines = main.lines().skip(1).take_while(|line| *line != "}").filter(|line| !line.trim().is_empty());
     assert!(lines.count() <= 10);
+}
+
+/// People read this much before they go on.
+#[test]
+fn the_readme_has_at_most_a_thousand_words() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let words = readme.split_whitespace().count();
+    assert!(words <= 1_000, "the README has {words} words: move some to docs/");
 }
 
 /// The programs of the README, without their first lines of comment.
@@ -157,4 +167,32 @@ fn fallback() {
             "2 messages: failed attempts leave none",
         ]
     );
+}
+
+#[test]
+fn policy() {
+    let said = says("policy");
+    assert!(said[0].starts_with("refused: ") && said[0].contains("at most 100, and before six o'clock"), "{said:?}");
+    assert_eq!(said[1..], ["paid: Ann has 50", "Ann has her money."]);
+}
+
+#[test]
+fn hooks() {
+    let said = says("hooks");
+    let refused = said.iter().find(|line| line.starts_with("refused: ")).unwrap();
+    assert!(refused.contains("that file is nobody's business"), "{said:?}");
+    assert!(said.contains(&"list_files is done".to_owned()), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("the run took ")), "{said:?}");
+    assert!(said.contains(&"I looked at what I may see.".to_owned()), "{said:?}");
+}
+
+#[test]
+fn provider() {
+    assert_eq!(says("provider"), ["desserts"]);
+}
+
+#[test]
+fn service() {
+    let answered = "200 of 200 customers were answered; 10 clerks crashed on the way";
+    assert_eq!(says("service"), [answered, "200 sessions are kept"]);
 }

@@ -199,3 +199,28 @@ async fn f41_an_agent_at_rest_keeps_no_journal_open_and_goes_on() {
     assert_eq!(house.session(&agent.session_id()).await.unwrap().damage, []);
     house.shutdown(Duration::ZERO).await;
 }
+
+/// An agent of a registered kind has the kind's code, what its builder adds, and works.
+#[tokio::test]
+async fn a_kind_is_the_code_that_was_registered_and_an_unknown_one_is_an_error() {
+    let clerk = |_| async { Ok(Definition { tools: ToolSet::new(default_tools()).ok(), ..Definition::default() }) };
+    let refused = |_| async { Err("the archive is closed".to_owned()) };
+    let house = House::builder().kind("clerk", clerk).kind("archivist", refused).open().await.unwrap();
+    let model = || Scripted::new([Step::text("At your service.")]);
+    let agent = house.agent().kind("clerk").provider_override(model()).spawn().await.unwrap();
+    let named: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect();
+    assert_eq!(agent.state().await.unwrap().settings.tools, named);
+    assert_eq!(agent.prompt("Hello?").await.unwrap().text(), "At your service.");
+
+    let told = |error: Result<_, playhouse::SpawnError>| error.map(|_: AgentHandle| ()).unwrap_err().to_string();
+    let what = "register it with `House::builder().kind(…)`, or give the agent its `definition`";
+    let slip = told(house.agent().kind("clark").provider_override(model()).spawn().await);
+    assert_eq!(slip, format!("there is no kind `clark` (did you mean `clerk`?): {what}"));
+    let unknown = told(house.agent().kind("prompter").provider_override(model()).spawn().await);
+    assert_eq!(unknown, format!("there is no kind `prompter`: {what}"));
+    let closed = told(house.agent().kind("archivist").provider_override(model()).spawn().await);
+    assert_eq!(closed, "an agent of the kind `archivist` cannot be made: the archive is closed");
+    // With code of its own, the kind is a name for those who resume it.
+    house.agent().kind("prompter").definition(Definition::default()).provider_override(model()).spawn().await.unwrap();
+    house.shutdown(Duration::ZERO).await;
+}

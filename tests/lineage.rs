@@ -35,7 +35,8 @@ async fn a_new_agent_has_the_defaults_it_is_said_to_have() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::builder().data_dir(folder.path().join("data")).open().await.unwrap();
     let model = ModelConfig::scripted("play.json");
-    let agent = house.agent().kind("k").model(model.clone()).cwd("/").spawn().await.unwrap();
+    let agent =
+        house.agent().kind("k").definition(Definition::default()).model(model.clone()).cwd("/").spawn().await.unwrap();
     let expected = Settings {
         kind: "k".to_owned(),
         model: model.into(),

@@ -52,7 +52,8 @@ async fn a_new_model_answers_from_the_next_run_on_and_after_a_crash() {
 async fn a_session_of_an_unknown_kind_is_parked_and_says_so_once() {
     let folder = tempfile::tempdir().unwrap();
     let house = House::builder().data_dir(folder.path().join("data")).open().await.unwrap();
-    let agent = house.agent().kind("gone").model(script(folder.path(), "a.json", "x")).spawn().await.unwrap();
+    let gone = house.agent().kind("gone").definition(Definition::default());
+    let agent = gone.model(script(folder.path(), "a.json", "x")).spawn().await.unwrap();
     agent.prompt("go").await.unwrap();
     let session = agent.session_id();
     let id = agent.id().clone();
@@ -83,7 +84,8 @@ async fn the_code_of_a_kind_may_take_its_time_and_holds_nobody_else_up() {
         }
     });
     let house = house.open().await.unwrap();
-    let like = house.agent().kind("late").model(script(folder.path(), "a.json", "it is")).system_prompt("be late");
+    let like = house.agent().kind("late").definition(Definition::default());
+    let like = like.model(script(folder.path(), "a.json", "it is")).system_prompt("be late");
     let agent = like.clone().spawn().await.unwrap();
     agent.prompt("go").await.unwrap();
     let session = agent.session_id();

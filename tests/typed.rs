@@ -256,3 +256,71 @@ async fn a_model_calls_a_typed_tool_and_misfits_never_reach_it() {
     assert_eq!(output.text(), "Eight.");
     house.shutdown(Duration::ZERO).await;
 }
+
+/// What tools hold: as a pool of connections to a database would be.
+struct Counter {
+    counted: std::sync::atomic::AtomicU32,
+}
+
+#[tool]
+impl Counter {
+    fn new(counted: u32) -> Self {
+        Self { counted: counted.into() }
+    }
+
+    /// Counts on.
+    #[tool(name = "count_on", timeout_secs = 7, ask = "count")]
+    async fn count(
+        &self,
+        /// How far.
+        by: u32,
+        ctx: &ToolContext,
+    ) -> Result<u32, String> {
+        if by == 0 {
+            return Err(format!("{} counts nothing", ctx.tool_name));
+        }
+        Ok(self.counted.fetch_add(by, std::sync::atomic::Ordering::Relaxed) + by)
+    }
+
+    /// Says how far it is.
+    #[tool(read_only)]
+    async fn so_far(&self) -> u32 {
+        self.counted.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Is left out, its tool too.
+    #[tool]
+    #[cfg(any())]
+    async fn left_out(&self, nothing: NoSuchType) {}
+}
+
+#[tokio::test]
+async fn methods_are_tools_that_share_the_value_that_has_them() {
+    let tools = Counter::new(3).tools();
+    let set = ToolSet::new(tools.clone()).unwrap();
+    assert_eq!(set.names().collect::<Vec<_>>(), ["count_on", "so_far"]);
+    let [count, so_far] = tools.as_slice() else { panic!("{}", tools.len()) };
+    let by = json!({"type": "integer", "minimum": 0, "description": "How far."});
+    let schema = json!({"type": "object", "properties": {"by": by}, "required": ["by"], "additionalProperties": false});
+    assert_eq!((count.description(), count.parameters_schema()), ("Counts on.", schema));
+    assert_eq!((count.timeout(), count.effect(&json!({}))), (Duration::from_secs(7), EffectClass::Once));
+    assert_eq!(count.needs_permission(&json!({})), Some("count".to_owned()));
+    assert_eq!(so_far.effect(&json!({})), EffectClass::Read);
+
+    let house = House::in_memory().await.unwrap();
+    let call = |name, args| Step::text("").tool_call(name, args);
+    let steps = [call("count_on", json!({"by": 4})), call("count_on", json!({"by": 0})), call("so_far", json!({}))];
+    let model = Scripted::new(steps.into_iter().chain([Step::text("Seven.")]).collect::<Vec<_>>());
+    let agent = house.agent().provider_override(model).tools(tools).permission(PermissionMode::Yolo);
+    let agent = agent.spawn().await.unwrap();
+    let output = kit::soon("the run", agent.prompt("Count.")).await.unwrap();
+    let results: Vec<String> = output
+        .messages
+        .iter()
+        .filter_map(|message| message.llm())
+        .filter(|message| matches!(message, Message::ToolResult { .. }))
+        .map(Message::text)
+        .collect();
+    assert_eq!(results, ["7", "count_on counts nothing", "7"]);
+    house.shutdown(Duration::ZERO).await;
+}

@@ -5,7 +5,6 @@ pub(crate) mod environment;
 pub(crate) mod expand;
 pub(crate) mod file;
 mod named_sections;
-pub(crate) mod nearest;
 pub(crate) mod paths;
 mod rule_names;
 

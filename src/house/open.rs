@@ -30,7 +30,7 @@ use super::ending::Ending;
 use super::turns::Turns;
 use super::{House, HouseParts, environment_secrets, unused};
 use crate::builder::plain;
-use crate::config::{is_tool, no_tool};
+use crate::tool_names::{is_tool, no_tool};
 
 /// How many writers a house has: sessions are spread over them.
 const SHARDS: usize = 4;

@@ -8,6 +8,7 @@ use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use playhouse_session::{Branch, Damage, SessionSummary, StoreError, fold_chain};
 
+use super::open::Making;
 use super::{House, Newcomer};
 use crate::builder::SpawnError;
 
@@ -169,9 +170,20 @@ impl House {
     }
 
     async fn definition(&self, session: &SessionId, settings: &Arc<Settings>) -> Result<Definition, ResumeError> {
-        let Some(make) = self.0.kinds.get(&settings.kind).map(|make| make.value().clone()) else {
+        let Some(making) = self.made_of_kind(settings) else {
             return Err(ResumeError::MissingKind { session: session.clone(), kind: settings.kind.clone() });
         };
-        make(settings.clone()).await.map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
+        making.await.map_err(|reason| ResumeError::MissingPart { session: session.clone(), reason })
+    }
+
+    /// The code of the settings' kind, being made; `None` if nobody registered it.
+    pub(crate) fn made_of_kind(&self, settings: &Arc<Settings>) -> Option<Making> {
+        let make = self.0.kinds.get(&settings.kind).map(|make| make.value().clone())?;
+        Some(make(settings.clone()))
+    }
+
+    /// The kinds that are registered.
+    pub(crate) fn kind_names(&self) -> Vec<String> {
+        self.0.kinds.iter().map(|kind| kind.key().clone()).collect()
     }
 }

@@ -9,6 +9,27 @@ const SUMMARY: [&str; 4] = [
     "playbill     12 lines for 12 scenes: no effect was repeated",
 ];
 
+/// The card with the panic, the fold and the messages that came back, and after the summary what to do next.
+#[track_caller]
+fn the_crash_is_seen(shown: &str) {
+    let card = [
+        "stagehand 07's actor panicked, and was restarted after a crash",
+        " was folded into 3 messages:",
+        "  user: Scene 07",
+        "  assistant: Setting up a bridge in a storm.",
+    ];
+    let after = [
+        "  bash: ",
+        "it went on from there, and ended with 6",
+        "children     12 of 12 done",
+        "next         `playhouse models`",
+    ];
+    let mut rest = shown;
+    for part in card.into_iter().chain(after) {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is not where it should be: {shown}")).1;
+    }
+}
+
 #[test]
 fn piped_it_tells_what_happens_line_by_line_and_sums_up() {
     let desk = Desk::new();
@@ -18,6 +39,8 @@ fn piped_it_tells_what_happens_line_by_line_and_sums_up() {
     assert!(done.out.contains("stagehand 07  ! its actor is made to panic"), "{done:?}");
     assert!(done.out.contains("goes on from its journal with 3 messages"), "{done:?}");
     assert!(!done.out.contains('\x1b'), "{done:?}");
+    the_crash_is_seen(&done.out);
+    assert!(!done.out.contains(['•', '·']), "{done:?}");
     for line in SUMMARY {
         assert!(done.out.lines().any(|shown| shown == line), "{line}: {done:?}");
     }
@@ -34,6 +57,7 @@ fn on_a_terminal_it_draws_the_tree_over_itself() {
     assert!(screen.contains("\x1b[17A"), "nothing was drawn over: {screen}");
     assert!(screen.contains("✗ panicked:"), "{screen}");
     assert!(screen.contains("✓ restarted:"), "{screen}");
+    the_crash_is_seen(&screen);
     for line in SUMMARY {
         assert!(screen.lines().any(|shown| shown.trim_end() == line), "{line}: {screen}");
     }

@@ -47,6 +47,9 @@ async fn an_answer_that_does_not_fit_is_asked_for_once_more_with_the_reason() {
     assert!(repair.contains("people") && requests[1]["response_format"].is_object(), "{repair}");
 
     let (city, requests) = ask::<City>(&["Rome.", r#"{"name":1,"people":3}"#, ROME]).await;
+    let told = city.as_ref().unwrap_err().to_string();
+    let expected = r#"after one repair: name: 1 is not of type "string"; the answer was: {"name":1,"people":3}"#;
+    assert_eq!(told, format!("the answer does not have the form that was asked for, {expected}"));
     let Err(StructuredError::Misfit { answer, .. }) = city else { panic!("{city:?}") };
     assert_eq!((answer.as_str(), requests.len()), (r#"{"name":1,"people":3}"#, 2), "one repair and no more");
 }

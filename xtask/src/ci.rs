@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::Findings;
 use crate::sources::Unreadable;
-use crate::{bare, failures, lineage, root};
+use crate::{bare, crates, failures, lineage, root};
 
 /// Compiles in what crash tests need.
 pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
@@ -66,14 +66,31 @@ const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
 
 /// In this order: what fails fast comes first. The build without features shares its work with the documentation,
 /// clippy with nobody, the tests with the doc tests.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 13] = [
     cargo("format", &["fmt", "--all", "--check"]),
     Step { name: "failures", work: Work::Catalogue(failures::of) },
     Step { name: "lineage", work: Work::Catalogue(lineage::of) },
+    Step { name: "crates", work: Work::Catalogue(crates::of) },
     cargo("build without features", &["check", "--locked", "--workspace"]),
     cargo(
         "clippy",
         &["clippy", "--locked", "--workspace", "--all-targets", FAIL_POINTS, ENGINE, "--", "--deny", "warnings"],
+    ),
+    // What someone gets who wants no command line: `playhouse` and `playhouse-outside`, without what others switch on.
+    cargo(
+        "the library alone",
+        &[
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--exclude=playhouse-[!o]*",
+            "--exclude=xtask",
+            "--no-default-features",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ],
     ),
     // Tests run the examples as they are.
     cargo("examples", &["build", "--locked", "--workspace", "--examples", FAIL_POINTS]),
@@ -171,7 +188,7 @@ impl fmt::Display for Work {
         match self {
             Self::Cargo { args, .. } => write!(f, "cargo {}", args.join(" ")),
             Self::Bare => f.write_str("the suites that look for programs, where there are none"),
-            Self::Catalogue(_) => f.write_str("every name and test in it"),
+            Self::Catalogue(_) => f.write_str("every row of it"),
         }
     }
 }

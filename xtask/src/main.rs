@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod catalogue;
 mod ci;
+mod crates;
 mod failures;
 mod fuzz;
 mod lineage;
@@ -28,11 +29,12 @@ use sources::Unreadable;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci          everything that is checked: format, the two catalogues below, build without features, clippy, tests,
-              some of them with nothing on the path, doc tests, documentation
+  ci          everything that is checked: format, the two catalogues and the count below, build without features,
+              clippy, tests, some of them with nothing on the path, doc tests, documentation
   bare        runs the tests of programs that look for others, with nothing on the path but what every system has
   failures    lists docs/failures.md with its tests; fails when a row that is covered has none
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
+  crates      counts the crates of the program and of the library alone; fails when they are more than allowed
   bench       measures Playhouse beside a hand-written loop, in release; `--short` takes less than a minute
   fuzz        looks for inputs that a target of fuzz/ cannot bear: `--seconds N` for each, or `--target NAME` for one;
               `--target NAME --input FILE` plays one again.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["bare"] => ended(bare::run("bare", &root())),
         ["failures"] => show(failures::of(&root())),
         ["lineage"] => show(lineage::of(&root())),
+        ["crates"] => show(crates::of(&root())),
         ["bench"] => bench::run(&root(), Length::Full),
         ["bench", "--short"] => bench::run(&root(), Length::Short),
         ["bench", unknown, ..] => refuse(&format!("`bench` takes `--short` only, and was given `{unknown}`")),
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        [command @ ("ci" | "bare" | "failures" | "lineage"), extra, ..] => {
+        [command @ ("ci" | "bare" | "failures" | "lineage" | "crates"), extra, ..] => {
             refuse(&format!("`{command}` takes no argument, and was given `{extra}`"))
         }
         [unknown, ..] => refuse(&format!("there is no command `{unknown}`")),

@@ -73,7 +73,7 @@ fn the_first_failure_ends_it_with_its_code() {
     let (cargo, log) = cargo_failing_at("clippy", 7, &folder);
     let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!(code, Some(7), "{stdout}{stderr}");
-    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\n");
+    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ntree\ntree\ncheck\nclippy\n");
     assert!(stdout.contains("=== format: passed in ") && stdout.contains("=== clippy: cargo clippy"), "{stdout}");
     assert_eq!(stderr, "\nerror: `clippy` did not pass (exit code 7); see above\n");
 }
@@ -84,7 +84,10 @@ fn everything_is_run_in_order_and_timed() {
     let (cargo, log) = cargo_failing_at("nothing", 1, &folder);
     let (code, stdout, stderr) = xtask(&["ci"], &folder, &cargo);
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
-    assert_eq!(fs::read_to_string(log).unwrap(), "fmt\ncheck\nclippy\nbuild\ntest\ntest\ntest\ntest\ndoc\n");
+    assert_eq!(
+        fs::read_to_string(log).unwrap(),
+        "fmt\ntree\ntree\ncheck\nclippy\nclippy\nbuild\ntest\ntest\ntest\ntest\ndoc\n"
+    );
     assert!(stdout.contains("=== everything passed in "), "{stdout}");
     let catalogues = ["67 failures: 1 covered, 0 partly, 66 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
     assert!(catalogues.iter().all(|summary| stdout.contains(summary)), "{stdout}");
@@ -165,4 +168,36 @@ fn f67_suites_that_look_for_programs_run_where_there_are_none() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     let here = folder.display();
     assert_eq!(stdout, format!("--- {} in {here}\n{here}\nhas bash\n", suite.display()));
+}
+
+/// A cargo whose tree has this many crates, and one more.
+fn cargo_with_tree(crates: usize, one_more: &str, folder: &Path) -> PathBuf {
+    let cargo = folder.join("cargo");
+    let script = format!(
+        "#!/bin/sh\nfor n in $(seq {crates}); do echo \"c$n v1.0.0\"; echo \"c$n v1.0.0 (*)\"; done\necho '{one_more}'\n"
+    );
+    executable(&cargo, &script);
+    cargo
+}
+
+#[test]
+fn more_crates_than_are_allowed_are_a_fault_and_so_is_the_command_lines_in_a_library() {
+    let folder = folder("crates");
+    let (code, stdout, stderr) = xtask(&["crates"], &folder, &cargo_with_tree(9, "c1 v2.0.0", &folder));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    assert!(stdout.starts_with("playhouse: 10 crates of at most "), "{stdout}");
+
+    let (code, _, stderr) = xtask(&["crates"], &folder, &cargo_with_tree(9, "clap v4.0.0", &folder));
+    assert_eq!(code, Some(1));
+    let fault = "playhouse-outside: compiles clap, which only the command line needs: put it behind the feature `cli`";
+    assert_eq!(stderr, format!("error: {fault}\n"));
+
+    let (code, _, stderr) = xtask(&["crates"], &folder, &cargo_with_tree(999, "clap_derive v4.0.0", &folder));
+    assert_eq!(code, Some(1));
+    assert_eq!(stderr.matches("takes 1000 crates, and at most ").count(), 2, "{stderr}");
+
+    // The real ones are held to the numbers too.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (code, stdout, stderr) = xtask(&["crates"], root, Path::new(env!("CARGO")));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
 }

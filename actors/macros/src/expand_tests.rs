@@ -245,3 +245,79 @@ fn the_expansion_names_no_crate_but_the_one_it_is_told() {
     let plain = tool(TokenStream::new(), item).unwrap().to_string();
     assert!(plain.contains(":: playhouse :: __private :: Tool"), "{plain}");
 }
+
+#[test]
+fn methods_that_cannot_be_tools_are_refused_with_what_to_do() {
+    let in_block = |method: TokenStream| quote!(impl Clerk { #[doc = " A."] #[tool] #method });
+    assert_refused(
+        in_block(quote!(
+            async fn find(name: String) {}
+        )),
+        "takes `&self`",
+    );
+    assert_refused(
+        in_block(quote!(
+            async fn find(&mut self, name: String) {}
+        )),
+        "takes `&self`",
+    );
+    assert_refused(
+        in_block(quote!(
+            async fn find(self, name: String) {}
+        )),
+        "takes `&self`",
+    );
+    assert_refused(
+        in_block(quote!(
+            fn find(&self, name: String) {}
+        )),
+        "write `async` before `fn`",
+    );
+    assert_refused(
+        in_block(quote!(
+            async fn find(&self, name: &str) {}
+        )),
+        "take `String`",
+    );
+    assert_refused(
+        in_block(quote!(
+            #[tool]
+            async fn find(&self) {}
+        )),
+        "this is said twice",
+    );
+    assert_refused(quote!(impl Clerk { #[tool] async fn find(&self) {} }), "a tool needs a doc comment");
+    assert_refused(quote!(impl Clerk { async fn find(&self) {} }), "no method of this block is a tool");
+    assert_refused(
+        quote!(
+            impl<T> Clerk<T> {
+                #[tool]
+                async fn find(&self) {}
+            }
+        ),
+        "cannot be generic",
+    );
+    assert_refused(quote!(impl Find for Clerk { #[tool] async fn find(&self) {} }), "methods of a type's own");
+    let said = refused(
+        quote!(read_only),
+        in_block(quote!(
+            async fn find(&self) {}
+        )),
+    );
+    assert!(said.contains("above the method that it is about"), "{said}");
+}
+
+#[test]
+fn the_expansion_of_methods_names_no_crate_but_the_one_it_is_told() {
+    let item = quote! {
+        impl Clerk {
+            pub fn new() -> Self { body }
+            #[doc = " A."]
+            #[tool(name = "x", idempotent, timeout_secs = 5, ask = "do it")]
+            pub async fn add(&self, #[doc = " B."] a: i64, ctx: ToolContext) -> Result<String, ToolError> { body }
+        }
+    };
+    let expansion = tool(quote!(crate = "stage"), item).unwrap();
+    assert_eq!(roots(expansion.clone()), BTreeSet::from(["clippy", "core", "stage", "std"].map(str::to_owned)));
+    assert!(!expansion.to_string().contains("# [tool"), "{expansion}");
+}

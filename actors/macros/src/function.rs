@@ -150,7 +150,7 @@ fn parameter(input: &mut FnArg) -> Result<Parameter> {
     let typed = match input {
         FnArg::Typed(typed) => typed,
         FnArg::Receiver(receiver) => {
-            let text = "a tool has no `self`: make it a function beside the type, or implement `Tool` for the type";
+            let text = "a tool has no `self`, unless `#[tool]` stands on the whole `impl` block too";
             return Err(Error::new(receiver.span(), text));
         }
     };

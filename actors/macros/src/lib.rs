@@ -5,11 +5,12 @@
 
 mod expand;
 mod function;
+mod methods;
 mod options;
 
 use proc_macro::TokenStream;
 
-/// Makes a tool of an `async fn`. See `playhouse::tool`.
+/// Makes a tool of an `async fn`, or of methods of an `impl` block. See `playhouse::tool`.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     match expand::tool(options.into(), item.into()) {

@@ -65,6 +65,19 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Refuses what says something about one tool: the block they stand on has several.
+    pub(crate) fn only_crate(&self, span: proc_macro2::Span) -> Result<()> {
+        let Self { name, effect, timeout_secs, ask, krate: _ } = self;
+        match (name, effect, timeout_secs, ask) {
+            (None, Effect::Once, None, None) => Ok(()),
+            _ => {
+                Err(Error::new(span, "say this above the method that it is about; a block takes `crate = \"…\"` only"))
+            }
+        }
+    }
+}
+
 fn value<T: Parse>(meta: &ParseNestedMeta<'_>) -> Result<T> {
     meta.value()?.parse()
 }

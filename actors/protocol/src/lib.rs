@@ -7,11 +7,13 @@
 //! The rooms: `ids` names things, `message` is the conversation, `event` is what observers see, `command` is what an agent
 //! is told, [`entry`] is what the journal holds and [`chain`] how its entries follow each other, `call` and `tool` are the
 //! talk with providers and tools, `commit` that with the writer, `config` and `model` say how an agent is to behave,
+//! [`presets`] and [`catalogue`] which services and models are known by name,
 //! `permission` and `sandbox` what it may do, [`secrets`] and `mask` keep secrets out of texts. Of a room that is not
 //! public, everything stands here.
 
 mod call;
 mod cancel;
+pub mod catalogue;
 pub mod chain;
 mod command;
 mod commit;
@@ -25,8 +27,10 @@ mod mask;
 mod message;
 mod message_count;
 mod model;
+mod model_name;
 mod opened;
 mod permission;
+pub mod presets;
 mod price;
 mod run;
 mod sandbox;
@@ -59,6 +63,7 @@ pub use message::{
 };
 pub use message_count::MessageCount;
 pub use model::{ApiProtocol, ModelConfig, ReasoningSummary, ThinkingLevel};
+pub use model_name::ModelNameError;
 pub use permission::{
     Access, GrantScope, Level, Passage, PermissionAnswer, PermissionDecision, Question, Restrictions, Ruling, Stance,
     Subject,

@@ -48,6 +48,11 @@ impl Content {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
+
+    /// A call of a tool, as a model asks for one.
+    pub fn tool_call(id: impl Into<ToolCallId>, name: impl Into<String>, arguments: Value) -> Self {
+        Self::ToolCall { id: id.into(), name: name.into(), arguments }
+    }
 }
 
 /// Why the model's message ends where it does.
@@ -116,6 +121,22 @@ impl Message {
     /// A user's message of one text block.
     pub fn user(text: impl Into<String>, timestamp: u64) -> Self {
         Self::User { content: vec![Content::text(text)], timestamp }
+    }
+
+    /// A model's message that came in whole, for a conversation to begin with; who answered, and for how much, is not
+    /// said. With a [call](Content::tool_call) in it, it waits for the call's result.
+    pub fn assistant(content: impl IntoIterator<Item = Content>, timestamp: u64) -> Self {
+        let content: Vec<Content> = content.into_iter().collect();
+        let calls = content.iter().any(|block| matches!(block, Content::ToolCall { .. }));
+        Self::Assistant {
+            content,
+            stop_reason: if calls { StopReason::ToolUse } else { StopReason::Stop },
+            model: "".into(),
+            provider: "".into(),
+            usage: Usage::default(),
+            timestamp,
+            error_message: None,
+        }
     }
 
     /// The blocks, whoever it is from.
@@ -308,6 +329,18 @@ pub enum Point {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_models_message_waits_for_a_result_if_it_has_a_call() {
+        let message = Message::assistant([Content::text("Let me look.")], 7);
+        let Message::Assistant { content, stop_reason, timestamp: 7, .. } = &message else { panic!("{message:?}") };
+        assert_eq!((content.len(), *stop_reason, message.text().as_str()), (1, StopReason::Stop, "Let me look."));
+        let call = Content::tool_call("c1", "bash", json!({"command": "ls"}));
+        let expected = Content::ToolCall { id: "c1".into(), name: "bash".into(), arguments: json!({"command": "ls"}) };
+        assert_eq!(call, expected);
+        let message = Message::assistant([Content::text("Let me look."), call], 7);
+        assert!(matches!(message, Message::Assistant { stop_reason: StopReason::ToolUse, .. }), "{message:?}");
+    }
 
     #[test]
     fn messages_have_the_wire_names_of_the_field() {

@@ -15,12 +15,10 @@ mod anthropic;
 mod aws;
 mod bedrock;
 mod call;
-pub mod catalogue;
 pub mod chat;
 mod connection;
 mod gemini;
 mod pictures;
-mod presets;
 mod provider;
 mod record;
 mod registry;
@@ -37,7 +35,8 @@ mod wire;
 pub use connection::{
     BreakerRules, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Lingering, Patience,
 };
-pub use presets::{Access, PRESETS, Preset, model_named, preset};
+pub use playhouse_protocol::catalogue;
+pub use playhouse_protocol::presets::{Access, PRESETS, Preset, model_named, preset};
 pub use provider::StreamProvider;
 pub use record::{RecordError, Recorder, Replayer};
 pub use registry::{connection_key, decoder_for, provider_for};

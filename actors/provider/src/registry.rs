@@ -92,7 +92,26 @@ fn key_hash(secret: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::PRESETS;
+
+    #[test]
+    fn names_are_distinct_and_every_preset_makes_a_provider() {
+        let names: BTreeSet<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        assert_eq!(names.len(), PRESETS.len());
+        assert_eq!(PRESETS.len(), 27);
+        for preset in PRESETS {
+            let mut model = preset.model("m", |_| None);
+            model.api_key = Some(Secret::new("key-0123456789"));
+            model.base_url.get_or_insert_with(|| "https://service.example/openai/v1".to_owned());
+            model.region = Some("us-east-1".to_owned());
+            model.project = Some("p".to_owned());
+            let made = provider_for(&model, &Wiring::default());
+            assert_eq!(made.map(|provider| provider.provider_id().to_owned()).unwrap(), preset.name);
+        }
+    }
 
     #[test]
     fn models_share_a_connection_when_service_address_and_key_are_the_same() {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use playhouse_protocol::{ApiProtocol, ModelConfig, ProviderError, Secret, StreamConfig};
 
+use crate::PRESETS;
 use crate::chat::validator::Vendor;
-use crate::presets::PRESETS;
 use crate::wire::service::Service;
 use crate::wire::setup::{SetupError, Wiring};
 use crate::wire::transport::HttpRequest;

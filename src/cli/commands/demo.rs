@@ -104,6 +104,11 @@ struct Show<'a> {
 impl Show<'_> {
     async fn take(&mut self, event: &Event, screen: &mut Screen) -> std::io::Result<()> {
         self.board.take(event);
+        if let (AgentEvent::AgentRestarted { .. }, Some(scene)) = (&event.event, self.board.scene(event)) {
+            // What was there before it came back. A journal that cannot be read is shown as none.
+            let entries = self.house.entries(&event.session_id).await.unwrap_or_default();
+            self.board.folded(scene, entries.iter().filter(|(seq, _)| *seq < event.id.seq).count());
+        }
         screen.tell(&self.board, event)?;
         // Struck after its first turn: it has a conversation to come back with, and a tool that must not run twice.
         let first_turn = matches!(event.event, AgentEvent::TurnEnd { turn_index: 0, .. });

@@ -10,11 +10,10 @@ use playhouse_protocol::{
 
 use playhouse_tools::policy::Rule;
 
-use crate::config::TOOLS;
 use crate::config::keys::shown::Shown;
 use crate::config::keys::value::{Bad, Codec, Given};
 use crate::config::sections::model_name::ModelName;
-use crate::config::sources::nearest::nearest;
+use crate::tool_names::{TOOLS, no_tool};
 
 /// No limit, as a word.
 const NONE: &str = "none";
@@ -318,20 +317,6 @@ fn text_or_unset(text: Option<String>) -> Shown {
 fn small(given: Given, least: u32) -> Result<u32, Bad> {
     let number = given.whole(least.into(), u32::MAX.into())?;
     u32::try_from(number).map_err(|_| Bad::NotThis)
-}
-
-/// Whether there is such a tool, of the program's own too, or may be one of a server, which has its server's name before
-/// it: `git__log`.
-pub(crate) fn is_tool(name: &str, own: &[String]) -> bool {
-    TOOLS.contains(&name) || name.contains("__") || own.iter().any(|own| own == name)
-}
-
-/// That there is no such tool, and which was meant: one that is built in, or another of these.
-pub(crate) fn no_tool(name: &str, own: &[String]) -> String {
-    let near = nearest(name, TOOLS.into_iter().chain(own.iter().map(String::as_str)).map(|tool| (tool, tool)));
-    let hint = near.map(|near| format!(" (did you mean `{}`?)", near.candidate)).unwrap_or_default();
-    let name: String = name.chars().take(80).collect();
-    format!("there is no tool `{name}`{hint}; the tools are: {}", TOOLS.join(", "))
 }
 
 /// The path seen from the folder, where there is one.

@@ -10,8 +10,8 @@ use crate::config::keys::shown::{Shown, name_in_toml};
 use crate::config::keys::value::Bad;
 use crate::config::problem::Problem;
 use crate::config::sources::file::FileLayer;
-use crate::config::sources::nearest::nearest;
 use crate::config::{Config, Origin, Position};
+use crate::nearest::nearest;
 
 /// The name of the section.
 pub(crate) const SECTION: &str = "hooks";

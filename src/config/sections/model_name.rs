@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use playhouse_provider::catalogue::{by_short_name, short_names};
 use playhouse_provider::{PRESETS, Preset, preset};
 
-use crate::config::sources::nearest::nearest;
+use crate::nearest::nearest;
 
 /// What plays a script file.
 const SCRIPTED: &str = "scripted";

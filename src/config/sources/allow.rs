@@ -8,9 +8,9 @@ use playhouse_tools::Network;
 use crate::config::keys::types::rooted;
 use crate::config::problem::Problem;
 use crate::config::sources::environment::Variables;
-use crate::config::sources::nearest::nearest;
 use crate::config::sources::paths::home;
 use crate::config::{Config, Origin, Setting};
+use crate::nearest::nearest;
 
 /// The flag. Unlike the others it sets several keys, may be given several times, and adds to what is there.
 pub(crate) const ALLOW: &str = "--allow";

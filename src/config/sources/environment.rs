@@ -10,9 +10,9 @@ use playhouse_tools::mark::{HOUSE_VAR, RUN_VAR};
 use crate::config::keys::value::Given;
 use crate::config::keys::{Key, keys};
 use crate::config::problem::Problem;
-use crate::config::sources::nearest::nearest;
 use crate::config::sources::put;
 use crate::config::{Config, Origin};
+use crate::nearest::nearest;
 
 /// What ours begin with.
 const PREFIX: &str = "PLAYHOUSE_";

@@ -14,10 +14,10 @@ use crate::config::problem::{ExpandError, Problem};
 use crate::config::sections::hooks;
 use crate::config::sources::expand::{Reading, expand};
 use crate::config::sources::named_sections::NamedSection;
-use crate::config::sources::nearest::nearest;
 use crate::config::sources::paths::Candidate;
 use crate::config::sources::put;
 use crate::config::{Config, Origin, Position};
+use crate::nearest::nearest;
 
 /// No configuration is longer than this.
 const MOST_BYTES: u64 = 256 * 1024;

@@ -8,8 +8,8 @@ use crate::config::keys::value::{Bad, Given};
 use crate::config::problem::Problem;
 use crate::config::sections::model_name::{ModelName, known_provider};
 use crate::config::sources::file::FileLayer;
-use crate::config::sources::nearest::nearest;
 use crate::config::{Origin, Position, Setting};
+use crate::nearest::nearest;
 
 /// The keys of a model's section.
 const MODEL_KEYS: [&str; 6] = ["context_window", "max_tokens", "input", "output", "cache_read", "cache_write"];

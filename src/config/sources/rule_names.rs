@@ -2,8 +2,9 @@
 
 use playhouse_tools::policy::Rule;
 
+use crate::config::Config;
 use crate::config::problem::Problem;
-use crate::config::{Config, is_tool, no_tool};
+use crate::tool_names::{is_tool, no_tool};
 
 /// The tools that rules may name, and the rules that were looked at.
 pub(super) struct RuleNames<'a> {

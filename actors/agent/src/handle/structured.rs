@@ -24,7 +24,10 @@ pub enum StructuredError {
     #[error("there is no answer: {}", .0.outcome)]
     NoAnswer(Arc<RunReport>),
     /// The answer does not fit, and neither did the one before it.
-    #[error("the answer does not have the form that was asked for, after one repair: {reason}")]
+    #[error(
+        "the answer does not have the form that was asked for, after one repair: {reason}; the answer was: {}",
+        head(answer)
+    )]
     Misfit {
         /// What is wrong with it.
         reason: String,
@@ -101,7 +104,7 @@ impl Form {
     fn read<T: DeserializeOwned>(&self, answer: &str) -> Result<T, String> {
         let mut value: Value =
             serde_json::from_str(bare(answer)).map_err(|error| format!("it is no JSON ({error})"))?;
-        let wrongs: Vec<String> = self.validator.iter_errors(&value).take(3).map(|wrong| wrong.to_string()).collect();
+        let wrongs: Vec<String> = self.validator.iter_errors(&value).take(3).map(|wrong| self.told(&wrong)).collect();
         if !wrongs.is_empty() {
             return Err(wrongs.join("; "));
         }
@@ -110,6 +113,26 @@ impl Form {
         }
         serde_json::from_value(value).map_err(|error| error.to_string())
     }
+
+    /// What is wrong, after the place in the caller's own value: `people: "many" is not of type "integer"`.
+    fn told(&self, wrong: &jsonschema::ValidationError<'_>) -> String {
+        let path = wrong.instance_path().to_string();
+        let mut parts = path.split('/').skip(1).peekable();
+        if self.wrapped && parts.peek() == Some(&VALUE) {
+            parts.next();
+        }
+        match parts.collect::<Vec<_>>().join(".") {
+            place if place.is_empty() => wrong.to_string(),
+            place => format!("{place}: {wrong}"),
+        }
+    }
+}
+
+/// As much of an answer as an error shows.
+fn head(answer: &str) -> String {
+    const SHOWN: usize = 200;
+    let more = if answer.chars().nth(SHOWN).is_some() { "…" } else { "" };
+    answer.chars().take(SHOWN).collect::<String>() + more
 }
 
 /// The formats that services know; others, of numbers for instance, some refuse.

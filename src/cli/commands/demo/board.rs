@@ -17,8 +17,14 @@ pub struct Player {
     pub tools: usize,
     /// Messages of its conversation.
     pub messages: usize,
+    /// The first of them, a line each.
+    pub said: Vec<String>,
     /// How many it had when its actor was made to panic.
     pub struck_at: Option<usize>,
+    /// Why it came back, as its supervisor says.
+    pub reason: String,
+    /// How many entries of its journal it was folded from.
+    pub folded: usize,
     /// How often it came back from its journal.
     pub restarts: usize,
     /// Whether its run is over, and how.
@@ -82,6 +88,13 @@ impl Board {
         if let Some(player) = scene.checked_sub(1).and_then(|place| self.stagehands.get_mut(place)) {
             player.struck_at = Some(player.messages);
             player.doing = "its actor panics".to_owned();
+        }
+    }
+
+    /// A stagehand came back, and its journal has this many entries.
+    pub fn folded(&mut self, scene: usize, entries: usize) {
+        if let Some(player) = scene.checked_sub(1).and_then(|place| self.stagehands.get_mut(place)) {
+            player.folded = entries;
         }
     }
 
@@ -152,8 +165,12 @@ impl Player {
             AgentEvent::ModelRequestStart { .. } => self.doing.clear(),
             AgentEvent::MessageUpdate { delta: StreamDelta::Text { delta }, .. } => self.doing.push_str(delta),
             AgentEvent::MessageEnd { message, .. } => {
-                if message.llm().is_some() {
+                if let Some(message) = message.llm() {
                     self.messages += 1;
+                    // As many as it had when it was struck are shown.
+                    if self.struck_at.is_none() {
+                        self.said.push(line(message));
+                    }
                 }
                 if let Some(message @ Message::Assistant { .. }) = message.llm() {
                     self.doing = message.text();
@@ -167,8 +184,9 @@ impl Player {
                 self.tools += 1;
                 self.doing.clone_from(summary);
             }
-            AgentEvent::AgentRestarted { .. } => {
+            AgentEvent::AgentRestarted { reason } => {
                 self.restarts += 1;
+                self.reason.clone_from(reason);
                 self.doing = "back, going on from its journal".to_owned();
             }
             AgentEvent::AgentEnd { outcome, usage, .. } => {
@@ -178,6 +196,20 @@ impl Player {
             _ => {}
         }
     }
+}
+
+/// A message in one line: who says it, and what.
+fn line(message: &Message) -> String {
+    let who = match message {
+        Message::User { .. } => "user",
+        Message::Assistant { .. } => "assistant",
+        Message::ToolResult { tool_name, .. } => tool_name,
+    };
+    let text = match message.text() {
+        text if text.trim().is_empty() => "(no output)".to_owned(),
+        text => text,
+    };
+    format!("{who}: {text}")
 }
 
 #[cfg(test)]
@@ -240,6 +272,8 @@ mod tests {
         let (board, bill) = whole_play();
         assert_eq!((board.done(), board.tool_calls(), board.restarts()), (12, 12, 1));
         assert_eq!(board.usage(), Usage::of(36, 24, 0, 0, 0));
+        let unlucky = board.stagehand(UNLUCKY).unwrap();
+        assert_eq!((unlucky.said.as_slice(), unlucky.reason.as_str()), (&["user: Scene 07: x".to_owned()][..], "x"));
         assert_eq!(board.verdict(&bill), Ok(()));
     }
 

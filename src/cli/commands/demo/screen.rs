@@ -12,6 +12,8 @@ use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours};
 
 /// A pause after each piece of text, for people.
 const PACE: Duration = Duration::from_millis(30);
+/// The width of lines that are read in no terminal, in columns.
+const LINE: usize = 100;
 /// Rows that the tree takes, with room for the summary's beginning.
 const ROWS: usize = SCENES.len() + 8;
 
@@ -82,7 +84,7 @@ impl Screen {
         let Some(scene) = board.scene(event) else { return Ok(()) };
         let line = match &event.event {
             AgentEvent::ToolExecutionEnd { summary, duration_ms, .. } => {
-                format!("{STAGEHAND} {scene:02}  • {} {duration_ms} ms", cut(&one_line(summary), 70))
+                format!("{STAGEHAND} {scene:02}  {} {duration_ms} ms", cut(&one_line(summary), 70))
             }
             AgentEvent::TurnEnd { turn_index: 0, .. } if scene == UNLUCKY => {
                 format!("{STAGEHAND} {scene:02}  ! its actor is made to panic")
@@ -103,6 +105,7 @@ impl Screen {
         let (had, has) = (unlucky.struck_at.unwrap_or_default(), unlucky.messages);
         let seconds = board.elapsed().as_secs_f64();
         let tokens = board.usage().total();
+        self.write(&format!("\n{}", card(&unlucky, self.colours, self.columns())))?;
         self.write(&format!(
             "\n\
              children     {} of {} done\n\
@@ -111,7 +114,11 @@ impl Screen {
              \x20            was brought back by its supervisor, and ended with {has}\n\
              playbill     {} lines for {} scenes: no effect was repeated\n\
              tokens       {tokens}, as scripted; cost none\n\
-             time         {seconds:.1} s\n",
+             time         {seconds:.1} s\n\
+             \n\
+             next         `playhouse models` says which providers there are and which keys are set; then\n\
+             \x20            playhouse run --model PROVIDER/ID \"What is in this folder?\"\n\
+             \x20            Kill it in the middle, and `playhouse resume` goes on.\n",
             board.done(),
             SCENES.len(),
             board.tool_calls(),
@@ -126,6 +133,14 @@ impl Screen {
         if let ScreenForm::Live { .. } = self.form {
             // With stdout gone there is nothing to leave.
             let _ = self.write("\n");
+        }
+    }
+
+    /// How wide the lines of a card may be.
+    fn columns(&self) -> usize {
+        match self.form {
+            ScreenForm::Live { columns, .. } => columns,
+            ScreenForm::Lines => LINE,
         }
     }
 
@@ -155,6 +170,24 @@ fn picture(board: &Board, tree: &[NodeSnapshot], colours: bool, columns: usize) 
     lines
 }
 
+/// The crash from its panic to the conversation that came back.
+fn card(player: &Player, colours: bool, columns: usize) -> String {
+    let had = player.struck_at.unwrap_or_default();
+    let row = |tint: Tint, indent: &str, text: &str| {
+        let (on, off) = tint.codes(colours);
+        let room = columns.saturating_sub(2 + indent.len());
+        format!("{on}│{off} {indent}{}\n", cut(&one_line(text), room))
+    };
+    let mut card = row(Tint::Red, "", &format!("{STAGEHAND} {UNLUCKY:02}'s actor panicked, and was {}", player.reason));
+    let folded = format!("its journal of {} entries was folded into {had} messages:", player.folded);
+    card.push_str(&row(Tint::Yellow, "", &folded));
+    for line in player.said.iter().take(had) {
+        card.push_str(&row(Tint::Yellow, "  ", line));
+    }
+    card.push_str(&row(Tint::Green, "", &format!("it went on from there, and ended with {}", player.messages)));
+    card
+}
+
 /// What a player does, in `room` columns.
 fn state(player: &Player, colours: bool, room: usize) -> String {
     let (mark, tint) = match (player.end, player.struck_at, player.restarts) {
@@ -163,7 +196,7 @@ fn state(player: &Player, colours: bool, room: usize) -> String {
         (Some(PlayerEnd::Failed), _, _) => ("✗", Tint::Red),
         (None, Some(_), 0) => ("✗ panicked:", Tint::Red),
         (None, _, 1..) => ("↻ restarted:", Tint::Yellow),
-        (None, None, 0) if player.messages == 0 => ("·", Tint::Dim),
+        (None, None, 0) if player.messages == 0 => ("waits", Tint::Dim),
         (None, None, 0) => ("▸", Tint::None),
     };
     let (on, off) = tint.codes(colours);
@@ -183,7 +216,7 @@ mod tests {
         assert_eq!(lines.len(), SCENES.len() + 5);
         assert!(lines.len() + 3 <= ROWS);
         assert!(lines.iter().all(|line| line.chars().count() <= 60), "{lines:#?}");
-        assert_eq!(lines.last().unwrap(), "      └─ stagehand 12 · ");
+        assert_eq!(lines.last().unwrap(), "      └─ stagehand 12 waits ");
     }
 
     #[test]
@@ -200,5 +233,26 @@ mod tests {
         assert_eq!(state(&player(None, Some(3), 0, 3), false, 30), "✗ panicked: says something [2…");
         assert_eq!(state(&player(None, Some(3), 1, 3), false, 30), "↻ restarted: says something […");
         assert_eq!(state(&player(Some(PlayerEnd::Done), Some(3), 1, 6), false, 30), "✓ restarted: says something […");
+    }
+
+    #[test]
+    fn the_card_of_the_crash_has_the_panic_the_fold_and_what_came_back() {
+        let said = ["user: Scene 07", "assistant: Setting up a bridge in a storm.", "bash: (no output)"];
+        let player = Player {
+            said: said.map(str::to_owned).into(),
+            struck_at: Some(3),
+            reason: "restarted after a crash".to_owned(),
+            folded: 9,
+            messages: 6,
+            ..Player::default()
+        };
+        let expected = "│ stagehand 07's actor panicked, and was restarted after a crash\n\
+                        │ its journal of 9 entries was folded into 3 messages:\n\
+                        │   user: Scene 07\n\
+                        │   assistant: Setting up a bridge in a storm.\n\
+                        │   bash: (no output)\n\
+                        │ it went on from there, and ended with 6\n";
+        assert_eq!(card(&player, false, 80), expected);
+        assert!(card(&player, false, 40).lines().all(|line| line.chars().count() <= 40));
     }
 }

@@ -5,13 +5,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use playhouse_protocol::compat::{
+use crate::compat::{
     AfterToolResults, CallArguments, CallIds, EffortField, MaxTokensField, OpenAiCompat, ReasoningField,
     ReplayReasoning, Store, Structured, SystemRole, ToolNames, ToolSupport, UsageInStream,
 };
-use playhouse_protocol::{ApiProtocol, ModelConfig};
-
-use crate::catalogue;
+use crate::{ApiProtocol, ModelConfig, catalogue};
 
 /// What a service asks for before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -384,27 +382,7 @@ pub fn model_named(provider: &str, id: &str, variable: impl Fn(&str) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::{Wiring, provider_for};
-    use playhouse_protocol::Secret;
-
-    #[test]
-    fn names_are_distinct_and_every_preset_makes_a_provider() {
-        let names: BTreeSet<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-        assert_eq!(names.len(), PRESETS.len());
-        assert_eq!(PRESETS.len(), 27);
-        for preset in PRESETS {
-            let mut model = preset.model("m", |_| None);
-            model.api_key = Some(Secret::new("key-0123456789"));
-            model.base_url.get_or_insert_with(|| "https://service.example/openai/v1".to_owned());
-            model.region = Some("us-east-1".to_owned());
-            model.project = Some("p".to_owned());
-            let made = provider_for(&model, &Wiring::default());
-            assert_eq!(made.map(|provider| provider.provider_id().to_owned()).unwrap(), preset.name);
-        }
-    }
 
     #[test]
     fn the_environment_says_where_a_key_and_a_service_are() {

@@ -1,7 +1,7 @@
 //! What is known of current models: windows, output limits, prices. A table with a date; the user's configuration
 //! overrides it, and what it does not have is unknown.
 
-use playhouse_protocol::Prices;
+use crate::Prices;
 
 use crate::presets::{PRESETS, preset};
 

@@ -1,0 +1,64 @@
+//! How many crates are compiled before a demo or a program runs: each costs whoever builds it seconds.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use crate::catalogue::{Fault, Findings};
+use crate::sources::Unreadable;
+
+/// Something that is built, the most crates that it may take, and those that it may not.
+struct Build {
+    package: &'static str,
+    /// Goes up only together with what that buys, said in CHANGELOG.md.
+    most: usize,
+    without: &'static [&'static str],
+}
+
+const BUILDS: [Build; 2] = [
+    // The program. The lock file holds idna_adapter at 1.0: later ones bring 21 crates for host names beyond ASCII.
+    Build { package: "playhouse", most: 236, without: &[] },
+    // The library alone, for a program of someone else's.
+    Build {
+        package: "playhouse-outside",
+        most: 216,
+        without: &["clap", "tempfile", "toml_edit", "tracing-subscriber"],
+    },
+];
+
+/// Counts the crates of each build, and compares.
+pub fn of(root: &Path) -> Result<Findings, Unreadable> {
+    let mut findings = Findings::default();
+    for Build { package, most, without } in &BUILDS {
+        let crates = crates(root, package)?;
+        let count = crates.len();
+        findings.list.push(format!("{package}: {count} crates of at most {most}"));
+        let mut fault = |text| findings.faults.push(Fault { file: (*package).to_owned(), line: None, text });
+        if count > *most {
+            fault(format!(
+                "takes {count} crates, and at most {most} are allowed: leave out what is not needed, or say in \
+                 xtask/src/crates.rs and CHANGELOG.md what the others buy"
+            ));
+        }
+        for name in without.iter().filter(|name| crates.iter().any(|line| line.split(' ').next() == Some(name))) {
+            fault(format!("compiles {name}, which only the command line needs: put it behind the feature `cli`"));
+        }
+    }
+    findings.summary = findings.list.join("; ");
+    Ok(findings)
+}
+
+/// The crates that are compiled for a package, with their versions, on this system; itself included.
+fn crates(root: &Path, package: &str) -> Result<BTreeSet<String>, Unreadable> {
+    let unreadable = |error| Unreadable { path: root.join("Cargo.lock"), error };
+    let mut command = crate::cargo::command();
+    command.args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
+    let output = command.args(["--package", package]).current_dir(root).output().map_err(unreadable)?;
+    if !output.status.success() {
+        return Err(unreadable(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    // A name and a version; what follows says where it is.
+    let name = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    Ok(text.lines().filter(|line| !line.is_empty()).map(name).collect())
+}
