@@ -163,7 +163,8 @@ fn f54_a_prompt_that_may_be_in_the_journal_is_not_called_refused() {
     let err = String::from_utf8(done.stderr).unwrap();
     let session = desk.session();
     assert_eq!((done.status.code(), stands(&desk).0), (Some(1), json!("unfinished")), "{err}");
-    for words in ["it is not known whether", &format!("playhouse sessions show {}", &session[..12]), "playhouse resume"] {
+    for words in ["it is not known whether", &format!("playhouse sessions show {}", &session[..12]), "playhouse resume"]
+    {
         assert!(err.contains(words), "{words}: {err}");
     }
     assert!(desk.run(&["sessions", "show", &session]).out.contains("go"));
