@@ -22,6 +22,7 @@ mod quote;
 mod readers;
 mod rough;
 mod seen;
+mod subcommand;
 mod tree;
 mod unwrap;
 mod word;
@@ -29,7 +30,7 @@ mod wraps;
 
 pub use chars::{is_hidden, spelled_out};
 pub use level::level;
-pub use pattern::{Pattern, PatternError};
+pub use pattern::{Meant, Pattern, PatternError};
 pub use quote::quote;
 pub use readers::readers;
 pub use wraps::wraps;

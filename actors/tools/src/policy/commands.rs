@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 
 use playhouse_protocol::{Level, Subject};
-use playhouse_shell::{self as shell, Pattern, Reading, SimpleCommand};
+use playhouse_shell::{self as shell, Meant, Pattern, Reading, SimpleCommand};
 
 use crate::programs::Programs;
 
@@ -113,13 +113,12 @@ impl CommandLine<'_> {
 
     /// Whether a pattern speaks of a command, by its name or by the file that would run: a link or a copy of a program
     /// is that program.
-    pub(super) fn is_meant(&self, pattern: &Pattern, argv: &[String]) -> bool {
-        if pattern.matches(argv) {
-            return true;
-        }
-        let (Some(forbidden), Some((program, args))) = (pattern.program(), argv.split_first()) else { return false };
+    pub(super) fn meant(&self, pattern: &Pattern, argv: &[String]) -> Meant {
+        let by_name = pattern.meant(argv);
+        let (Some(forbidden), Some((program, args))) = (pattern.program(), argv.split_first()) else { return by_name };
         let renamed: Vec<String> = [forbidden.to_owned()].into_iter().chain(args.iter().cloned()).collect();
-        pattern.matches(&renamed) && self.programs.is_same(program, forbidden)
+        let by_file = pattern.meant(&renamed);
+        if by_file > by_name && self.programs.is_same(program, forbidden) { by_file } else { by_name }
     }
 }
 

@@ -119,6 +119,45 @@ fn an_ask_rule_asks_in_any_mode_until_someone_says_yes_for_the_session() {
 }
 
 #[test]
+fn a_rule_on_a_subcommand_holds_behind_the_options_before_it() {
+    let pushes =
+        ["git push o m", "git -C . push o m", "git --no-pager push", "git -P push o", "git --git-dir=.git push"];
+    let others = ["git --work-tree . push", "/usr/bin/git -C . push", "env git -C . push", "sh -c 'git -P push'"];
+    let asking = rules(&["bash"], &["bash(git push *)"], &[]);
+    let forbidding = rules(&["bash"], &[], &["bash(git push *)", "bash(npm publish *)", "bash(cargo publish *)"]);
+    for mode in [PermissionMode::Ask, PermissionMode::Yolo] {
+        for push in pushes.iter().chain(&others) {
+            assert!(is_asked(&Asked::of(&asking, mode).bash(push)), "{push}");
+            assert!(is_forbidden(&Asked::of(&forbidding, mode).bash(push)), "{push}");
+        }
+        let asked = Asked::of(&forbidding, mode);
+        for publish in ["npm --silent publish", "npm -s publish", "npm --prefix x publish", "cargo +stable publish"] {
+            assert!(is_forbidden(&asked.bash(publish)), "{publish}");
+        }
+        for publish in ["cargo -q publish", "cargo --color always publish --dry-run", "cargo -vv --locked publish"] {
+            assert!(is_forbidden(&asked.bash(publish)), "{publish}");
+        }
+        // Nobody here knows how many words such an option takes.
+        for unknown in ["npm --strange x publish", "cargo --strange publish", "npm --json false publish"] {
+            let Ruling::Ask(question) = asked.bash(unknown) else { panic!("{unknown}") };
+            assert!(question.reason.contains("publish *)"), "{question:?}");
+        }
+        for may in ["git -C . status", "git -C push log", "cargo +stable build", "cargo -q run publish", "npm -s test"]
+        {
+            assert!(allowed(asked.bash(may)).is_some(), "{may}: {:?}", asked.bash(may));
+        }
+    }
+    let between = rules(&["bash"], &[], &["bash(gh repo delete *)"]);
+    assert!(is_asked(&Asked::of(&between, PermissionMode::Yolo).bash("gh repo --strange x delete a")));
+    assert!(allowed(Asked::of(&between, PermissionMode::Yolo).bash("gh repo list delete")).is_some());
+    // What allows is for what it says, word by word.
+    let allowing = rules(&["bash(git push *)", "bash(cargo build *)"], &[], &[]);
+    for more in ["git -C .. push", "cargo +nightly build", "cargo --config x build"] {
+        assert!(is_asked(&Asked::of(&allowing, PermissionMode::Ask).bash(more)), "{more}");
+    }
+}
+
+#[test]
 fn a_question_offers_as_long_as_can_be_kept() {
     let none = Rules::default();
     let asked = Asked::of(&none, PermissionMode::Ask);

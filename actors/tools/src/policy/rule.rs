@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
-use playhouse_shell::{Pattern, PatternError, Reading};
+use playhouse_shell::{Meant, Pattern, PatternError, Reading};
 
 use super::Facts;
 use super::commands::Reach;
@@ -121,18 +121,22 @@ impl Rule {
         self.tools.iter().any(|own| own == tool)
     }
 
-    /// Whether any part of the call is what this rule speaks of.
-    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> bool {
-        self.is_about(tool)
-            && match (&self.on, reach) {
-                (On::Anything, _) => true,
-                (On::This { .. }, Reach::Path(Some(on))) => self.speaks_of_path(on),
-                (On::This { commands, .. }, Reach::Command(line)) => {
-                    let seen = line.seen();
-                    commands.iter().any(|pattern| seen.iter().any(|argv| line.is_meant(pattern, argv)))
-                }
-                (On::This { .. }, Reach::Nothing | Reach::Path(None)) => false,
+    /// Whether any part of the call is what this rule speaks of, for rules that refuse or ask.
+    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> Meant {
+        let sure = |is_meant: bool| if is_meant { Meant::Yes } else { Meant::No };
+        if !self.is_about(tool) {
+            return Meant::No;
+        }
+        match (&self.on, reach) {
+            (On::Anything, _) => Meant::Yes,
+            (On::This { .. }, Reach::Path(Some(on))) => sure(self.speaks_of_path(on)),
+            (On::This { commands, .. }, Reach::Command(line)) => {
+                let seen = line.seen();
+                let each = commands.iter().flat_map(|pattern| seen.iter().map(move |argv| line.meant(pattern, argv)));
+                each.max().unwrap_or(Meant::No)
             }
+            (On::This { .. }, Reach::Nothing | Reach::Path(None)) => Meant::No,
+        }
     }
 
     /// Whether it speaks of a path beneath the working directory, or of all that is in it.
