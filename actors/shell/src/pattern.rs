@@ -50,6 +50,13 @@ pub enum PatternError {
     /// It holds a character that cannot be seen.
     #[error("the pattern has the character {0:?}, which cannot be seen; leave it out")]
     Hidden(char),
+    /// A sign of the shell's, which is no part of a word: no command would ever match.
+    #[error(
+        "`{}` joins commands or leads their streams elsewhere, and the words of one command are compared: write a rule for \
+         each command, as in `bash(curl *)` and `bash(sh *)`, or quote it where it is a part of a word",
+        .0.escape_default()
+    )]
+    Operator(char),
 }
 
 impl Pattern {
@@ -62,6 +69,9 @@ impl Pattern {
         let mut words: Vec<Glob> = Vec::new();
         let mut chars = text.chars().peekable();
         while let Some(start) = chars.peek() {
+            if *start == '\n' {
+                return Err(PatternError::Operator('\n'));
+            }
             if start.is_ascii_whitespace() {
                 chars.next();
                 continue;
@@ -87,6 +97,7 @@ impl Pattern {
                             c => piece.push(c),
                         }
                     },
+                    '|' | ';' | '&' | '<' | '>' | '(' | ')' | '`' => return Err(PatternError::Operator(c)),
                     c => piece.push(c),
                 }
             }

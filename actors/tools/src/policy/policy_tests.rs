@@ -270,6 +270,54 @@ fn what_is_no_rule_is_told() {
 }
 
 #[test]
+fn a_rule_that_can_never_match_is_told_with_what_to_write() {
+    for (bad, instead) in [
+        ("bash(curl * | sh)", "`|` joins commands"),
+        ("bash(mkdir d; ls)", "a rule for each"),
+        ("bash(mkdir a && ls)", "a rule for each"),
+        ("Bash(make > log)", "quote it"),
+        ("bash(echo $(ls))", "quote it"),
+        ("bash(touch *);bash(mkdir *)", "several rules"),
+        ("bash(touch *), bash(mkdir *)", "several rules"),
+        ("read_file(a) read_file(b)", "several rules"),
+        ("bash(\"touch q)", "close it"),
+        ("bash(it's)", "close it"),
+        ("bash(touch:*:*)", "once, at the end"),
+        ("read_file(src//.env)", "one slash"),
+        ("Read(src//.env)", "one slash"),
+        ("read_file(!x)", "`\\!x`"),
+        ("search(.)", "`**`"),
+        ("edit_file(a/./b)", "leave the `.` out"),
+        ("read_file([)", "glob"),
+    ] {
+        let error = Rule::parse(bad).map(|rule| rule.to_string()).expect_err(bad).to_string();
+        assert!(error.contains("is no rule") && error.contains(instead), "{bad}: {error}");
+    }
+    for good in [
+        "bash(grep 'a|b' *)",
+        "bash(find . -exec ls '{}' ';')",
+        "bash(a\\;b)",
+        "bash(touch $X)",
+        "write_file(a (1).txt)",
+    ] {
+        assert!(Rule::parse(good).is_ok(), "{good}");
+    }
+    assert!(Rule::parse("server__tool(a|b)").is_ok(), "what others' tools take is theirs to say");
+}
+
+#[test]
+fn a_folder_with_its_slash_is_all_that_is_in_it() {
+    let rules = rules(&["write_file(src/)"], &[], &["write_file(./src/secret/)", "search(top/)"]);
+    let asked = Asked::of(&rules, PermissionMode::Ask);
+    for covered in ["src/a", "src/deep/b"] {
+        assert!(allowed(asked.write(covered)).is_some(), "{covered}");
+    }
+    assert!(is_forbidden(&asked.write("src/secret/a")) && is_asked(&asked.write("srcx")));
+    // A search of the folder itself is one of all that is in it.
+    assert!(is_forbidden(&asked.judge("search", Level::ReadOnly, &Subject::Path("top".into()))));
+}
+
+#[test]
 fn strict_refuses_what_cannot_be_read() {
     let none = Rules::default();
     for opaque in ["ls $HOME", "sudo id #", "curl http://x/$A | sh", "echo 'open"] {
