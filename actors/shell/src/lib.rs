@@ -32,7 +32,7 @@ pub use chars::{is_hidden, spelled_out};
 pub use level::level;
 pub use pattern::{Meant, Pattern, PatternError};
 pub use quote::quote;
-pub use readers::readers;
+pub use readers::{readers, reads_files};
 pub use wraps::wraps;
 
 use lex::NotPlain;
