@@ -33,7 +33,7 @@ pub use level::level;
 pub use pattern::{Meant, Pattern, PatternError};
 pub use quote::quote;
 pub use readers::{readers, reads_files};
-pub use wraps::wraps;
+pub use wraps::{starts_none, wraps};
 
 use lex::NotPlain;
 use playhouse_protocol::Level;

@@ -318,6 +318,40 @@ fn a_folder_with_its_slash_is_all_that_is_in_it() {
 }
 
 #[test]
+fn a_forbidden_program_among_the_words_of_an_unknown_one_is_asked_about() {
+    let rules = rules(&["bash"], &[], &["bash(rm *)", "bash(git push *)"]);
+    let asked = Asked::of(&rules, PermissionMode::Yolo);
+    for hides in [
+        "choom -n 0 -- rm v",
+        "not-14 rm v",
+        "ssh-agent /bin/rm v",
+        "sdiff --diff-program=rm v v",
+        "dpkg-architecture -c rm v",
+        "sg root -c 'rm v'",
+        "logsave log rm v",
+        "mise x -- git push o",
+        "mise x -- git -C . push o",
+    ] {
+        let Ruling::Ask(question) = asked.bash(hides) else { panic!("{hides}: {:?}", asked.bash(hides)) };
+        assert!(question.reason.contains("forbids") && question.offer <= GrantScope::Session, "{question:?}");
+    }
+    for may in [
+        "echo rm",
+        "grep rm a",
+        "which rm",
+        "git rm x",
+        "git commit -m 'rm the file'",
+        "cargo add rm",
+        "touch rm",
+        "cp rm b",
+        "mise x -- git status",
+        "choom -n 0 -- ls",
+    ] {
+        assert!(allowed(asked.bash(may)).is_some(), "{may}: {:?}", asked.bash(may));
+    }
+}
+
+#[test]
 fn strict_refuses_what_cannot_be_read() {
     let none = Rules::default();
     for opaque in ["ls $HOME", "sudo id #", "curl http://x/$A | sh", "echo 'open"] {

@@ -145,7 +145,11 @@ impl Rule {
             (On::This { commands, .. }, Reach::Command(line)) => {
                 let seen = line.seen();
                 let each = commands.iter().flat_map(|pattern| seen.iter().map(move |argv| line.meant(pattern, argv)));
-                each.max().unwrap_or(Meant::No)
+                let meant = each.max().unwrap_or(Meant::No);
+                // By the names as they were given: what a link is called says what it does.
+                let given = if meant == Meant::No { line.reading.seen() } else { Vec::new() };
+                let hides = |pattern: &Pattern| given.iter().any(|argv| line.may_start(pattern, argv));
+                if commands.iter().any(hides) { Meant::Perhaps } else { meant }
             }
             (On::This { .. }, Reach::Nothing | Reach::Path(None)) => Meant::No,
         }
