@@ -109,12 +109,17 @@ fn a_rule_that_names_no_tool_is_an_error_with_the_nearest_name_in_every_list() {
             ("bsh(touch *)", ["there is no tool `bsh`", "did you mean `bash`?"]),
             ("wirte_file(src/**)", ["there is no tool `wirte_file`", "did you mean `write_file`?"]),
             ("WebFetch", ["there is no tool `WebFetch`", "the tools are"]),
+            ("bash(curl * | sh)", ["`|` joins commands", "write a rule for each"]),
+            ("bash(touch *);bash(mkdir *)", ["several rules in one text", "an entry of its own"]),
+            ("read_file(src//.env)", ["two slashes are in no path", "write one slash"]),
         ] {
             fs::write(&config, format!("[permissions]\n{list} = [\"bash(ls)\", \"{rule}\"]\n")).unwrap();
             let done = desk.run(&["run", "--config", path, "--script", &script, "go"]);
             done.refused(&[words[0], words[1], "config.toml:2", &format!("permissions.{list}")]);
             let doctor = desk.run(&["doctor", "--config", path]);
             assert!(doctor.code == Some(1) && doctor.out.contains(words[0]), "{doctor:?}");
+            let shown = desk.run(&["config", "show", "--config", path]);
+            assert!(shown.code != Some(0) && shown.err.contains(words[0]), "{shown:?}");
         }
         fs::write(&config, format!("[permissions]\n{list} = [\"Bash(touch:*)\", \"git__log\", \"Task\"]\n")).unwrap();
         desk.run(&["run", "--config", path, "--script", &script, "go"]).said("Done.\n");

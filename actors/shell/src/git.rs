@@ -131,7 +131,7 @@ pub(super) fn is_dangerous(args: &[String]) -> bool {
 }
 
 /// The options of git itself, and its command with the rest. `None` where an option's value is missing.
-fn split(args: &[String]) -> Option<(&[String], &[String])> {
+pub(super) fn split(args: &[String]) -> Option<(&[String], &[String])> {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         at += match word.as_str() {

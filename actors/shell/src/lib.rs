@@ -22,6 +22,7 @@ mod quote;
 mod readers;
 mod rough;
 mod seen;
+mod subcommand;
 mod tree;
 mod unwrap;
 mod word;
@@ -29,10 +30,10 @@ mod wraps;
 
 pub use chars::{is_hidden, spelled_out};
 pub use level::level;
-pub use pattern::{Pattern, PatternError};
+pub use pattern::{Meant, Pattern, PatternError};
 pub use quote::quote;
-pub use readers::readers;
-pub use wraps::wraps;
+pub use readers::{readers, reads_files};
+pub use wraps::{starts_none, wraps};
 
 use lex::NotPlain;
 use playhouse_protocol::Level;

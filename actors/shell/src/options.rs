@@ -50,6 +50,19 @@ impl Options {
         Some(first.unwrap_or(0))
     }
 
+    /// What follows the options at the beginning; `None` if one of them is not among these.
+    pub(super) fn after<'a>(&self, args: &'a [String]) -> Option<&'a [String]> {
+        let mut rest = args;
+        while let Some((word, after)) = rest.split_first().filter(|(word, _)| is_option(word)) {
+            let takes_next = match word.strip_prefix("--") {
+                Some(long) => self.long(long)?,
+                None => self.short(word.get(1..)?)?,
+            };
+            rest = if takes_next { after.get(1..)? } else { after };
+        }
+        Some(rest)
+    }
+
     /// Whether the next word is this long option's value.
     fn long(&self, word: &str) -> Option<bool> {
         let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::chars::is_hidden;
 use crate::quote::quote;
+use crate::subcommand::{self, Known};
 
 /// A command, or a kind of command, that a rule speaks of.
 ///
@@ -22,6 +23,17 @@ enum Tail {
     Anything,
 }
 
+/// Whether a rule that refuses or asks means a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Meant {
+    /// It does not.
+    No,
+    /// It may, if options of the command are left out that nobody here knows.
+    Perhaps,
+    /// It does, as it stands or without the options before its subcommand.
+    Yes,
+}
+
 /// The literal pieces of a word; between two of them is anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Glob(Vec<String>);
@@ -38,6 +50,13 @@ pub enum PatternError {
     /// It holds a character that cannot be seen.
     #[error("the pattern has the character {0:?}, which cannot be seen; leave it out")]
     Hidden(char),
+    /// A sign of the shell's, which is no part of a word: no command would ever match.
+    #[error(
+        "`{}` joins commands or leads their streams elsewhere, and the words of one command are compared: write a rule for \
+         each command, as in `bash(curl *)` and `bash(sh *)`, or quote it where it is a part of a word",
+        .0.escape_default()
+    )]
+    Operator(char),
 }
 
 impl Pattern {
@@ -50,6 +69,9 @@ impl Pattern {
         let mut words: Vec<Glob> = Vec::new();
         let mut chars = text.chars().peekable();
         while let Some(start) = chars.peek() {
+            if *start == '\n' {
+                return Err(PatternError::Operator('\n'));
+            }
             if start.is_ascii_whitespace() {
                 chars.next();
                 continue;
@@ -75,6 +97,7 @@ impl Pattern {
                             c => piece.push(c),
                         }
                     },
+                    '|' | ';' | '&' | '<' | '>' | '(' | ')' | '`' => return Err(PatternError::Operator(c)),
                     c => piece.push(c),
                 }
             }
@@ -105,6 +128,40 @@ impl Pattern {
             Tail::Anything => argv.len() >= self.words.len(),
         };
         is_length && self.words.iter().zip(argv).all(|(glob, word)| glob.matches(word))
+    }
+
+    /// Whether a rule that refuses or asks means a command: `git -C . push` is a `git push`. Never good enough to allow
+    /// one by.
+    pub fn meant(&self, argv: &[String]) -> Meant {
+        let plainer = subcommand::without_options(argv);
+        if self.matches(argv) || plainer.as_ref().is_some_and(|(argv, _)| self.matches(argv)) {
+            return Meant::Yes;
+        }
+        let rest = match &plainer {
+            Some((plainer, Known::All)) => plainer,
+            Some((_, Known::Mostly)) | None => argv,
+        };
+        if self.is_among(rest) { Meant::Perhaps } else { Meant::No }
+    }
+
+    /// Whether its words are among those of a command, in their order, with nothing between them but what an option
+    /// begins.
+    fn is_among(&self, argv: &[String]) -> bool {
+        let mut rest = argv;
+        let mut leaves_out = false;
+        for glob in &self.words {
+            let at = match rest.first() {
+                Some(next) if glob.matches(next) => 0,
+                Some(next) if rest.len() < argv.len() && subcommand::is_before(next) => {
+                    leaves_out = true;
+                    let Some(at) = rest.iter().position(|word| glob.matches(word)) else { return false };
+                    at
+                }
+                Some(_) | None => return false,
+            };
+            rest = rest.get(at + 1..).unwrap_or_default();
+        }
+        leaves_out
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! What is not listed is not read-only. Left out on purpose, of the options that GNU programs have: what writes
 //! (`sort -o`, `-T`), what runs a program (`sort --compress-program`, `diff -l`), what takes the names of files from
-//! a file, which may name any (`--files0-from`, `md5sum -c`), what never ends (`tail -f`), and `df --sync`.
+//! a file, which may name any (`--files0-from`, `md5sum -c`), what follows every link that it meets (`grep -R`, `find -L`,
+//! `ls -L`, `du -L`), what never ends (`tail -f`), and `df --sync`.
 
 use crate::options::Options;
 use crate::wraps::is_simple_sed;
@@ -55,11 +56,11 @@ const READERS: [(&str, Reads); 53] = [
     (
         "ls",
         files(
-            "aAbBcCdDfFgGhHiI:klLmnNopqQrRsStT:uUvw:xXZ1",
+            "aAbBcCdDfFgGhHiI:klmnNopqQrRsStT:uUvw:xXZ1",
             "all almost-all author escape block-size: ignore-backups color:: directory dired classify:: file-type \
              format: full-time group-directories-first no-group human-readable si dereference-command-line \
              dereference-command-line-symlink-to-dir hide: hyperlink:: indicator-style: inode ignore: kibibytes \
-             dereference numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style: \
+             numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style: \
              reverse recursive size sort: time: time-style: tabsize: width: context zero help version",
         ),
     ),
@@ -77,11 +78,11 @@ const READERS: [(&str, Reads); 53] = [
     (
         "grep",
         files(
-            "EFGPe:f:iywxzsvVm:bnHhoqaId:D:rRLlcTZA:B:C:U0123456789",
+            "EFGPe:f:iywxzsvVm:bnHhoqaId:D:rLlcTZA:B:C:U0123456789",
             "extended-regexp fixed-strings basic-regexp perl-regexp regexp: file: ignore-case no-ignore-case \
              word-regexp line-regexp null-data no-messages invert-match version help max-count: byte-offset \
              line-number line-buffered with-filename no-filename label: only-matching quiet silent binary-files: \
-             text directories: devices: recursive dereference-recursive include: exclude: exclude-from: \
+             text directories: devices: recursive include: exclude: exclude-from: \
              exclude-dir: files-without-match files-with-matches count initial-tab null before-context: \
              after-context: context: group-separator: no-group-separator color:: colour:: binary",
         ),
@@ -121,9 +122,9 @@ const READERS: [(&str, Reads); 53] = [
     (
         "du",
         files(
-            "0aB:bcDd:HhkLlmPSst:X:x",
+            "0aB:bcDd:HhklmPSst:X:x",
             "null all apparent-size block-size: bytes total dereference-args max-depth: human-readable inodes \
-             dereference count-links no-dereference separate-dirs si summarize threshold: time:: time-style: \
+             count-links no-dereference separate-dirs si summarize threshold: time:: time-style: \
              exclude-from: exclude: one-file-system help version",
         ),
     ),
@@ -193,8 +194,7 @@ const READERS: [(&str, Reads); 53] = [
     ("find", Reads::Predicates(&FIND)),
 ];
 
-const FIND: [&str; 32] = [
-    "-L",
+const FIND: [&str; 31] = [
     "-H",
     "-P",
     "-name",
@@ -231,6 +231,11 @@ const FIND: [&str; 32] = [
 /// The programs that are known to only read, with some options at least.
 pub fn readers() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(name, _)| *name)
+}
+
+/// Whether the words of a program that only reads are files to it, those that are no options.
+pub fn reads_files(program: &str) -> bool {
+    READERS.iter().any(|(name, how)| *name == program && !matches!(how, Reads::Words))
 }
 
 /// Whether a command is known to only read, to start nothing, and to look at nothing above or outside of the working

@@ -1,8 +1,9 @@
 //! Which commands run what their arguments, their input or a script says, so that a name says nothing about them.
 
-use crate::builtin::is_other;
+use crate::builtin::{is_builtin, is_other};
 use crate::git;
 use crate::name::{base, file, is_assignment, is_long, is_option, is_short};
+use crate::readers::readers;
 use crate::unwrap::{PREFIXES, is_shell};
 
 /// Languages, by how their names begin: `python3.11-dbg`, `perl5.36.0`, `nodejs`.
@@ -279,6 +280,22 @@ pub fn wraps(argv: &[String]) -> bool {
         }
         _ => by_argument(name, args),
     }
+}
+
+/// Programs whose words are files, targets and names to them, and never a program to start, as long as they don't
+/// [wrap](wraps).
+const STARTING_NONE: [&str; 41] = [
+    "apropos", "cargo", "cc", "chgrp", "chmod", "chown", "clang", "cp", "dd", "file", "gcc", "git", "go", "gunzip",
+    "gzip", "install", "jq", "ln", "make", "mkdir", "mktemp", "mv", "npm", "patch", "pip", "pnpm", "rg", "rm", "rmdir",
+    "rustc", "rustfmt", "rustup", "strings", "tar", "tee", "touch", "tree", "truncate", "whatis", "whereis", "yarn",
+];
+
+/// Whether it is known of a program that it starts none that its words name. Of most programs that is not known.
+pub fn starts_none(argv: &[String]) -> bool {
+    let Some(program) = argv.first() else { return true };
+    let name = file(program);
+    !wraps(argv)
+        && (is_builtin(name) || readers().any(|reader| reader == name) || STARTING_NONE.contains(&base(name).as_str()))
 }
 
 /// Whether a program, by its plain name, runs a language.

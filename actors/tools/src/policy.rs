@@ -13,6 +13,7 @@ mod rule;
 use std::path::Path;
 
 use playhouse_protocol::{GrantScope, Level, PermissionMode, Question, Restrictions, Ruling, Stance, Subject};
+use playhouse_shell::Meant;
 
 pub use crate::programs::level_here;
 pub use live::LiveRules;
@@ -84,7 +85,9 @@ impl Rules {
     fn judge_all(&self, facts: &Facts<'_>, held: &SessionPolicy<'_>) -> Ruling {
         let mode = held.mode;
         let reach = Reach::of(facts.subject, facts.cwd);
-        if let Some(rule) = self.forbid.iter().find(|rule| rule.touches(facts.tool, &reach)) {
+        let forbidden = self.forbid.iter().map(|rule| (rule.touches(facts.tool, &reach), rule));
+        let forbidden: Vec<(Meant, &Rule)> = forbidden.filter(|(meant, _)| *meant > Meant::No).collect();
+        if let Some((_, rule)) = forbidden.iter().find(|(meant, _)| *meant == Meant::Yes) {
             return Ruling::Forbid {
                 reason: format!("`{}` is forbidden here by the rule `{rule}`; do without it", facts.tool),
             };
@@ -93,12 +96,14 @@ impl Rules {
         if let Some(rule) = Rule::covering(&granted, facts, &reach) {
             return Ruling::Allow { by: format!("a yes for the session: {rule}").into() };
         }
-        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(facts.tool, &reach)) {
+        if let Some(rule) = self.ask.iter().find(|rule| rule.touches(facts.tool, &reach) > Meant::No) {
             // The rule would ask again however often someone says always.
             return Ruling::Ask(question(facts, &reach, GrantScope::Session, &format!(" (rule `{rule}`)")));
         }
         // What cannot be read may hide what is forbidden: nobody but a person lets it pass.
-        let may_hide = reach.is_unproven() && self.forbid.iter().any(|rule| rule.is_about(facts.tool));
+        let perhaps = forbidden.first().map(|(_, rule)| format!(" (it may be what the rule `{rule}` forbids)"));
+        let is_hiding = reach.is_unproven() && self.forbid.iter().any(|rule| rule.is_about(facts.tool));
+        let may_hide = is_hiding || perhaps.is_some();
         if !may_hide && let Some(rule) = Rule::covering(&self.allow, facts, &reach) {
             return Ruling::Allow { by: format!("rule {rule}").into() };
         }
@@ -115,7 +120,11 @@ impl Rules {
                 }
             }
             Stance::Run if !may_hide => Ruling::Allow { by: mode_says(mode) },
-            Stance::Run | Stance::Ask => Ruling::Ask(question(facts, &reach, GrantScope::Always, "")),
+            Stance::Run | Stance::Ask => {
+                // No rule that allows would keep the next question away.
+                let longest = if perhaps.is_some() { GrantScope::Session } else { GrantScope::Always };
+                Ruling::Ask(question(facts, &reach, longest, &perhaps.unwrap_or_default()))
+            }
             Stance::Refuse => Ruling::Forbid {
                 reason: format!(
                     "`{}` is too dangerous with these arguments ({}) to be run or asked about here",

@@ -7,8 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use playhouse_protocol::{Level, Subject};
-use playhouse_shell::{self as shell, Reading};
+use playhouse_shell::{self as shell, Line, Reading, SimpleCommand};
 use rustix::fs::Access;
+
+use crate::sandbox::hidden_places;
 
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -109,17 +111,63 @@ fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
 }
 
 /// How much harm a call can do here: a command is known by the names of its programs only where none of them, nor the
-/// shell, is a file beneath the working directory.
+/// shell, is a file beneath the working directory, and only reads where none of its files leads elsewhere.
 pub fn level_here(level: Level, subject: &Subject, cwd: &Path) -> Level {
     let Subject::Command(text) = subject else { return level };
     if level >= Level::Execute {
         return level;
     }
     let Reading::Plain(line) = shell::read(text) else { return level };
+    if reads_elsewhere(&line, cwd) {
+        return Level::Execute;
+    }
     let programs = Programs::seen_from(cwd);
     let named =
         line.commands().iter().filter(|command| !command.is_builtin()).filter_map(|command| command.argv.first());
     if named.map(String::as_str).chain(["bash"]).any(|name| programs.is_beneath(name)) { Level::Execute } else { level }
+}
+
+/// How many folders a line may be in, one after the other, and still be followed.
+const MAX_FOLDERS: usize = 16;
+
+/// Whether a line of programs that only read is pointed at a file that is elsewhere, or kept from tools, by a link: what
+/// words tell was looked at before. A file that is not there is nobody's to read.
+fn reads_elsewhere(line: &Line, cwd: &Path) -> bool {
+    let Ok(root) = cwd.canonicalize() else { return true };
+    let hidden = hidden_places();
+    // Each `cd` may take place or not.
+    let mut folders = vec![root.clone()];
+    for SimpleCommand { argv, .. } in line.commands() {
+        let Some((program, args)) = argv.split_first().filter(|(program, _)| shell::reads_files(program)) else {
+            continue;
+        };
+        let places = args.iter().flat_map(|word| folders.iter().flat_map(|folder| named(folder, word)));
+        let reals = places.filter_map(|place| place.canonicalize().ok()).filter(|real| real != Path::new("/dev/null"));
+        for real in reals {
+            // Of two folders it compares what has the same name, and follows links.
+            let is_followed = program == "diff" && real.is_dir();
+            if is_followed || !real.starts_with(&root) || hidden.iter().any(|hidden| real.starts_with(hidden)) {
+                return true;
+            }
+        }
+        if program == "cd" {
+            let entered: Vec<PathBuf> =
+                args.iter().flat_map(|to| folders.iter().map(move |folder| folder.join(to))).collect();
+            folders.extend(entered);
+            if folders.len() > MAX_FOLDERS {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// The files that a word may name: all of it, the value of a long option, and what follows a short one.
+fn named(folder: &Path, word: &str) -> Vec<PathBuf> {
+    let value = word.split_once('=').map(|(_, value)| value);
+    let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let behind = cluster.into_iter().flat_map(|rest| rest.char_indices().skip(1).filter_map(|(at, _)| rest.get(at..)));
+    [word].into_iter().chain(value).chain(behind).map(|name| folder.join(name)).collect()
 }
 
 #[cfg(test)]
@@ -130,5 +178,63 @@ mod tests {
     fn f46_programs_are_not_looked_for_where_one_happens_to_be() {
         assert_eq!(absolute(OsStr::new("/a::bin:.:/b:../c:")), "/a:/b");
         assert_eq!(absolute(OsStr::new(".:")), DEFAULT_PATH);
+    }
+
+    #[test]
+    fn f62_a_link_that_leads_out_is_not_only_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cwd, out) = (folder.path().join("work"), folder.path().join("out"));
+        for made in [&cwd.join("sub"), &out] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        for file in [cwd.join("a"), cwd.join("sub/b"), out.join("key")] {
+            std::fs::write(file, "x").unwrap();
+        }
+        for (to, link) in [("../out/key", "lnk"), ("../out", "dl"), ("a", "in"), ("../../out/key", "sub/deep")] {
+            std::os::unix::fs::symlink(to, cwd.join(link)).unwrap();
+        }
+        let level = |text: &str| {
+            let Reading::Plain(line) = shell::read(text) else { panic!("{text}") };
+            let level = line.commands().iter().map(shell::level).max().unwrap();
+            level_here(level, &Subject::Command(text.to_owned()), &cwd)
+        };
+        for asked in [
+            "cat lnk",
+            "cat a lnk",
+            "cat dl/key",
+            "cat ./dl/./key",
+            "sort lnk",
+            "grep -r x dl",
+            "grep -f lnk a",
+            "grep -flnk a",
+            "grep --file=lnk a",
+            "cd sub && cat deep",
+            "cd dl && cat key",
+            "cd sub; cat lnk",
+            "ls dl",
+            "find dl",
+            "sed -n 1p lnk",
+            "diff sub .",
+            "grep -Rh x .",
+            "find -L .",
+            "ls -LR .",
+            "du -aL .",
+            "diff -r . sub",
+        ] {
+            assert_eq!(level(asked), Level::Execute, "{asked}");
+        }
+        for read in [
+            "cat in",
+            "cat a",
+            "cat gone",
+            "ls -la",
+            "grep -rn x .",
+            "find . -name a",
+            "echo lnk",
+            "cd sub && cat b",
+            "diff a in",
+        ] {
+            assert_eq!(level(read), Level::ReadOnly, "{read}");
+        }
     }
 }

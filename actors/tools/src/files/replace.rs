@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions};
 use playhouse_protocol::{Cancel, ToolError};
-use rustix::fs::{Gid, Mode, RenameFlags, Uid, fchmod, fchown, renameat_with};
+use rustix::fs::{
+    Gid, Mode, RenameFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, renameat_with,
+};
 use rustix::io::Errno;
 
 use crate::files::claims::{Claim, Holder};
@@ -19,12 +21,15 @@ use crate::files::{AskedPath, Files, Use};
 /// How many replaced files are closed beside the calls that replaced them; further ones are closed in their calls.
 const MAX_CLOSING: usize = 32;
 
+/// The most bytes that the names of a file's attributes have together, and that one of their values has.
+const MAX_ATTRIBUTE: usize = 64 * 1024;
+
 /// What a change is to replace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Old<'a> {
     /// Nothing: the name must still be free.
     Nothing,
-    /// This file, whose owner and permissions are kept.
+    /// This file, whose owner, permissions and `user.*` attributes are kept.
     File(&'a File),
 }
 
@@ -43,6 +48,7 @@ pub(crate) fn replace(
     let mut temporary = Temporary::create(&spot.dir).map_err(failed)?;
     temporary.file.write_all(bytes).map_err(failed)?;
     if let Old::File(file) = old {
+        keep_attributes(file, &temporary.file);
         keep_owner_and_mode(file, &temporary.file).map_err(failed)?;
     }
     // The last moment at which a call that nobody waits for can be without effect.
@@ -125,6 +131,20 @@ fn keep_owner_and_mode(from: &File, to: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// What users noted on the file (`user.*`), as far as the file system keeps such notes.
+fn keep_attributes(from: &File, to: &File) {
+    let mut names = vec![0; MAX_ATTRIBUTE];
+    let Ok(length @ 1..) = flistxattr(from, &mut names[..]) else { return };
+    let mut value = vec![0; MAX_ATTRIBUTE];
+    let names = names.get(..length).unwrap_or_default().split(|byte| *byte == 0);
+    for name in names.filter(|name| name.starts_with(b"user.")) {
+        let length = fgetxattr(from, name, &mut value[..]);
+        if let Some(value) = length.ok().and_then(|length| value.get(..length)) {
+            let _ = fsetxattr(to, name, value, XattrFlags::empty());
+        }
+    }
+}
+
 /// A file that is removed unless it gets its place.
 struct Temporary<'a> {
     dir: &'a Dir,
@@ -154,6 +174,7 @@ impl Drop for Temporary<'_> {
 mod tests {
     use super::*;
     use crate::files::paths::Root;
+    use rustix::fs::setxattr;
     use std::fs;
     use std::path::Path;
 
@@ -194,6 +215,30 @@ mod tests {
         replace(&asked, &spot, Old::File(&old), b"mine", &claimed(&spot), &Cancel::new()).unwrap();
         assert_eq!(fs::read_to_string(outside.path().join("a")).unwrap(), "theirs");
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "mine");
+    }
+
+    #[test]
+    fn what_a_user_noted_on_a_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let long = vec![b'x'; 3_000];
+        let kept: [(&str, &[u8]); 3] = [("user.k", b"v"), ("user.empty", b""), ("user.long", &long)];
+        for (name, value) in kept {
+            match setxattr(&path, name, value, XattrFlags::empty()) {
+                Err(Errno::NOTSUP) => return,
+                set => set.unwrap(),
+            }
+        }
+        let (asked, spot) = place(folder.path(), "a");
+        let old = spot.open(Use::Write).unwrap();
+        replace(&asked, &spot, Old::File(&old), b"new", &claimed(&spot), &Cancel::new()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        for (name, value) in kept {
+            let mut found = vec![0; 4_096];
+            let length = rustix::fs::getxattr(&path, name, &mut found[..]).expect(name);
+            assert_eq!(&found[..length], value, "{name}");
+        }
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::path::{Component, Path};
 
 use playhouse_protocol::{Level, Subject};
-use playhouse_shell::{self as shell, Pattern, Reading, SimpleCommand};
+use playhouse_shell::{self as shell, Meant, Pattern, Reading, SimpleCommand};
 
 use crate::programs::Programs;
+
+/// How many words of a command are looked up as programs: calls are judged by whoever must not wait for long.
+const MAX_LOOKED_UP: usize = 256;
 
 /// What a call reaches.
 #[derive(Debug)]
@@ -113,13 +116,31 @@ impl CommandLine<'_> {
 
     /// Whether a pattern speaks of a command, by its name or by the file that would run: a link or a copy of a program
     /// is that program.
-    pub(super) fn is_meant(&self, pattern: &Pattern, argv: &[String]) -> bool {
-        if pattern.matches(argv) {
-            return true;
-        }
-        let (Some(forbidden), Some((program, args))) = (pattern.program(), argv.split_first()) else { return false };
+    pub(super) fn meant(&self, pattern: &Pattern, argv: &[String]) -> Meant {
+        let by_name = pattern.meant(argv);
+        let (Some(forbidden), Some((program, args))) = (pattern.program(), argv.split_first()) else { return by_name };
         let renamed: Vec<String> = [forbidden.to_owned()].into_iter().chain(args.iter().cloned()).collect();
-        pattern.matches(&renamed) && self.programs.is_same(program, forbidden)
+        let by_file = pattern.meant(&renamed);
+        if by_file > by_name && self.programs.is_same(program, forbidden) { by_file } else { by_name }
+    }
+
+    /// Whether a program of which nobody here knows what it does with its words has one that is the forbidden program.
+    pub(super) fn may_start(&self, pattern: &Pattern, argv: &[String]) -> bool {
+        let Some(forbidden) = pattern.program().filter(|_| !shell::starts_none(argv)) else { return false };
+        let is_it = |at: usize, word: &str| {
+            let name = word.rsplit('/').next().unwrap_or(word);
+            name == forbidden || (at <= MAX_LOOKED_UP && self.programs.is_same(word, forbidden))
+        };
+        argv.iter().enumerate().skip(1).any(|(at, word)| {
+            let with_rest = || {
+                let rest = argv.iter().skip(at + 1).cloned();
+                pattern.meant(&[forbidden.to_owned()].into_iter().chain(rest).collect::<Vec<_>>()) > Meant::No
+            };
+            // Within a word it may be given other arguments than those that follow.
+            let has_parts = word.contains([' ', '\t', '\n', '=']);
+            let mut parts = word.split([' ', '\t', '\n', '=', ';', '|', '&']).filter(|part| !part.is_empty());
+            (is_it(at, word) && with_rest()) || (has_parts && parts.any(|part| is_it(at, part)))
+        })
     }
 }
 

@@ -119,6 +119,45 @@ fn an_ask_rule_asks_in_any_mode_until_someone_says_yes_for_the_session() {
 }
 
 #[test]
+fn a_rule_on_a_subcommand_holds_behind_the_options_before_it() {
+    let pushes =
+        ["git push o m", "git -C . push o m", "git --no-pager push", "git -P push o", "git --git-dir=.git push"];
+    let others = ["git --work-tree . push", "/usr/bin/git -C . push", "env git -C . push", "sh -c 'git -P push'"];
+    let asking = rules(&["bash"], &["bash(git push *)"], &[]);
+    let forbidding = rules(&["bash"], &[], &["bash(git push *)", "bash(npm publish *)", "bash(cargo publish *)"]);
+    for mode in [PermissionMode::Ask, PermissionMode::Yolo] {
+        for push in pushes.iter().chain(&others) {
+            assert!(is_asked(&Asked::of(&asking, mode).bash(push)), "{push}");
+            assert!(is_forbidden(&Asked::of(&forbidding, mode).bash(push)), "{push}");
+        }
+        let asked = Asked::of(&forbidding, mode);
+        for publish in ["npm --silent publish", "npm -s publish", "npm --prefix x publish", "cargo +stable publish"] {
+            assert!(is_forbidden(&asked.bash(publish)), "{publish}");
+        }
+        for publish in ["cargo -q publish", "cargo --color always publish --dry-run", "cargo -vv --locked publish"] {
+            assert!(is_forbidden(&asked.bash(publish)), "{publish}");
+        }
+        // Nobody here knows how many words such an option takes.
+        for unknown in ["npm --strange x publish", "cargo --strange publish", "npm --json false publish"] {
+            let Ruling::Ask(question) = asked.bash(unknown) else { panic!("{unknown}") };
+            assert!(question.reason.contains("publish *)"), "{question:?}");
+        }
+        for may in ["git -C . status", "git -C push log", "cargo +stable build", "cargo -q run publish", "npm -s test"]
+        {
+            assert!(allowed(asked.bash(may)).is_some(), "{may}: {:?}", asked.bash(may));
+        }
+    }
+    let between = rules(&["bash"], &[], &["bash(gh repo delete *)"]);
+    assert!(is_asked(&Asked::of(&between, PermissionMode::Yolo).bash("gh repo --strange x delete a")));
+    assert!(allowed(Asked::of(&between, PermissionMode::Yolo).bash("gh repo list delete")).is_some());
+    // What allows is for what it says, word by word.
+    let allowing = rules(&["bash(git push *)", "bash(cargo build *)"], &[], &[]);
+    for more in ["git -C .. push", "cargo +nightly build", "cargo --config x build"] {
+        assert!(is_asked(&Asked::of(&allowing, PermissionMode::Ask).bash(more)), "{more}");
+    }
+}
+
+#[test]
 fn a_question_offers_as_long_as_can_be_kept() {
     let none = Rules::default();
     let asked = Asked::of(&none, PermissionMode::Ask);
@@ -227,6 +266,88 @@ fn what_is_no_rule_is_told() {
     }
     for good in ["bash", " bash ", "bash(ls)", "mcp__x(*)", "write_file(src/**)"] {
         assert_eq!(Rule::parse(good).unwrap().to_string(), good.trim());
+    }
+}
+
+#[test]
+fn a_rule_that_can_never_match_is_told_with_what_to_write() {
+    for (bad, instead) in [
+        ("bash(curl * | sh)", "`|` joins commands"),
+        ("bash(mkdir d; ls)", "a rule for each"),
+        ("bash(mkdir a && ls)", "a rule for each"),
+        ("Bash(make > log)", "quote it"),
+        ("bash(echo $(ls))", "quote it"),
+        ("bash(touch *);bash(mkdir *)", "several rules"),
+        ("bash(touch *), bash(mkdir *)", "several rules"),
+        ("read_file(a) read_file(b)", "several rules"),
+        ("bash(\"touch q)", "close it"),
+        ("bash(it's)", "close it"),
+        ("bash(touch:*:*)", "once, at the end"),
+        ("read_file(src//.env)", "one slash"),
+        ("Read(src//.env)", "one slash"),
+        ("read_file(!x)", "`\\!x`"),
+        ("search(.)", "`**`"),
+        ("edit_file(a/./b)", "leave the `.` out"),
+        ("read_file([)", "glob"),
+    ] {
+        let error = Rule::parse(bad).map(|rule| rule.to_string()).expect_err(bad).to_string();
+        assert!(error.contains("is no rule") && error.contains(instead), "{bad}: {error}");
+    }
+    for good in [
+        "bash(grep 'a|b' *)",
+        "bash(find . -exec ls '{}' ';')",
+        "bash(a\\;b)",
+        "bash(touch $X)",
+        "write_file(a (1).txt)",
+    ] {
+        assert!(Rule::parse(good).is_ok(), "{good}");
+    }
+    assert!(Rule::parse("server__tool(a|b)").is_ok(), "what others' tools take is theirs to say");
+}
+
+#[test]
+fn a_folder_with_its_slash_is_all_that_is_in_it() {
+    let rules = rules(&["write_file(src/)"], &[], &["write_file(./src/secret/)", "search(top/)"]);
+    let asked = Asked::of(&rules, PermissionMode::Ask);
+    for covered in ["src/a", "src/deep/b"] {
+        assert!(allowed(asked.write(covered)).is_some(), "{covered}");
+    }
+    assert!(is_forbidden(&asked.write("src/secret/a")) && is_asked(&asked.write("srcx")));
+    // A search of the folder itself is one of all that is in it.
+    assert!(is_forbidden(&asked.judge("search", Level::ReadOnly, &Subject::Path("top".into()))));
+}
+
+#[test]
+fn a_forbidden_program_among_the_words_of_an_unknown_one_is_asked_about() {
+    let rules = rules(&["bash"], &[], &["bash(rm *)", "bash(git push *)"]);
+    let asked = Asked::of(&rules, PermissionMode::Yolo);
+    for hides in [
+        "choom -n 0 -- rm v",
+        "not-14 rm v",
+        "ssh-agent /bin/rm v",
+        "sdiff --diff-program=rm v v",
+        "dpkg-architecture -c rm v",
+        "sg root -c 'rm v'",
+        "logsave log rm v",
+        "mise x -- git push o",
+        "mise x -- git -C . push o",
+    ] {
+        let Ruling::Ask(question) = asked.bash(hides) else { panic!("{hides}: {:?}", asked.bash(hides)) };
+        assert!(question.reason.contains("forbids") && question.offer <= GrantScope::Session, "{question:?}");
+    }
+    for may in [
+        "echo rm",
+        "grep rm a",
+        "which rm",
+        "git rm x",
+        "git commit -m 'rm the file'",
+        "cargo add rm",
+        "touch rm",
+        "cp rm b",
+        "mise x -- git status",
+        "choom -n 0 -- ls",
+    ] {
+        assert!(allowed(asked.bash(may)).is_some(), "{may}: {:?}", asked.bash(may));
     }
 }
 

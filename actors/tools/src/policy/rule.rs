@@ -1,10 +1,11 @@
 //! One rule of a configuration, as text and as what it matches.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
-use playhouse_shell::{Pattern, PatternError, Reading};
+use playhouse_shell::{Meant, Pattern, PatternError, Reading};
 
 use super::Facts;
 use super::commands::Reach;
@@ -91,16 +92,27 @@ impl Rule {
             Some("") => return Err(wrong("there is nothing between its parentheses")),
             Some("*") if style == Style::ClaudeCode => On::Anything,
             Some(what) => {
-                if tools.iter().any(|tool| OF_FILES.contains(&tool.as_str())) && leads_out(what, style) {
+                let has = |some: &[&str]| tools.iter().any(|tool| some.contains(&tool.as_str()));
+                if has(&OF_FILES) && leads_out(what, style) {
                     return Err(wrong(
                         "a tool for files reaches only what is beneath the working directory, named from there",
                     ));
                 }
+                let (is_of_files, is_bash) = (has(&OF_FILES), has(&["bash"]));
+                if is_several(what) {
+                    return Err(wrong("it is several rules in one text; make each an entry of its own"));
+                }
+                if is_of_files && let Some(why) = never_matches(what, style) {
+                    return Err(wrong(&why));
+                }
                 // Not every path is a command, nor every command a path.
                 match (paths(what, style), commands(what)) {
+                    (_, Err(error)) if is_bash => return Err(wrong(&error)),
                     (Err(error), Err(_)) => return Err(wrong(&error.to_string())),
+                    (Err(error), Ok(_)) if is_of_files => return Err(wrong(&error.to_string())),
                     (found, commands) => {
-                        let whole = what.strip_suffix("/**").map(|folder| paths(folder, style));
+                        let whole = everything(what, style);
+                        let whole = whole.strip_suffix("/**").map(|folder| paths(folder, style));
                         let folders = whole.and_then(Result::ok).unwrap_or_default();
                         let (paths, commands) = (found.unwrap_or_default(), commands.unwrap_or_default());
                         On::This { paths, folders, commands }
@@ -121,18 +133,26 @@ impl Rule {
         self.tools.iter().any(|own| own == tool)
     }
 
-    /// Whether any part of the call is what this rule speaks of.
-    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> bool {
-        self.is_about(tool)
-            && match (&self.on, reach) {
-                (On::Anything, _) => true,
-                (On::This { .. }, Reach::Path(Some(on))) => self.speaks_of_path(on),
-                (On::This { commands, .. }, Reach::Command(line)) => {
-                    let seen = line.seen();
-                    commands.iter().any(|pattern| seen.iter().any(|argv| line.is_meant(pattern, argv)))
-                }
-                (On::This { .. }, Reach::Nothing | Reach::Path(None)) => false,
+    /// Whether any part of the call is what this rule speaks of, for rules that refuse or ask.
+    pub(super) fn touches(&self, tool: &str, reach: &Reach<'_>) -> Meant {
+        let sure = |is_meant: bool| if is_meant { Meant::Yes } else { Meant::No };
+        if !self.is_about(tool) {
+            return Meant::No;
+        }
+        match (&self.on, reach) {
+            (On::Anything, _) => Meant::Yes,
+            (On::This { .. }, Reach::Path(Some(on))) => sure(self.speaks_of_path(on)),
+            (On::This { commands, .. }, Reach::Command(line)) => {
+                let seen = line.seen();
+                let each = commands.iter().flat_map(|pattern| seen.iter().map(move |argv| line.meant(pattern, argv)));
+                let meant = each.max().unwrap_or(Meant::No);
+                // By the names as they were given: what a link is called says what it does.
+                let given = if meant == Meant::No { line.reading.seen() } else { Vec::new() };
+                let hides = |pattern: &Pattern| given.iter().any(|argv| line.may_start(pattern, argv));
+                if commands.iter().any(hides) { Meant::Perhaps } else { meant }
             }
+            (On::This { .. }, Reach::Nothing | Reach::Path(None)) => Meant::No,
+        }
     }
 
     /// Whether it speaks of a path beneath the working directory, or of all that is in it.
@@ -194,10 +214,45 @@ fn leads_out(what: &str, style: Style) -> bool {
     is_absolute || what == "~" || what.starts_with("~/") || what.split('/').any(|part| part == "..")
 }
 
+/// Whether what is between the first and the last parenthesis is the end of one rule and the beginning of another.
+fn is_several(what: &str) -> bool {
+    what.split(')').skip(1).any(|after| {
+        let next = after.split_once('(').map(|(name, _)| name.trim_start_matches([' ', ',', ';']));
+        let is_apart = after.starts_with([' ', ',', ';']);
+        is_apart && next.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_'))
+    })
+}
+
+/// Why no path that a tool is given can be what this says, and what to write instead; `None` if one can.
+fn never_matches(what: &str, style: Style) -> Option<String> {
+    let path = what.strip_prefix("./").unwrap_or(what);
+    if path.contains("//") {
+        return Some("two slashes are in no path as it is compared; write one slash".to_owned());
+    }
+    if path.starts_with('!') {
+        return Some(format!("nothing can be excepted from a rule; write `\\{path}` for a file with that name"));
+    }
+    if path == "." || (path.is_empty() && style == Style::ClaudeCode) {
+        return Some(
+            "`.` is in no path as it is compared; write `**` for all that is in the working directory".to_owned(),
+        );
+    }
+    let has_dot = path.split('/').any(|part| part == ".");
+    has_dot.then(|| "`.` is in no path as it is compared; leave the `.` out".to_owned())
+}
+
+/// A folder with its slash is all that is in it.
+fn everything(what: &str, style: Style) -> Cow<'_, str> {
+    match style {
+        Style::Ours if what.ends_with('/') => format!("{what}**").into(),
+        Style::Ours | Style::ClaudeCode => what.into(),
+    }
+}
+
 /// What a rule's path matches.
 fn paths(what: &str, style: Style) -> Result<Vec<GlobMatcher>, globset::Error> {
     let globs = match style {
-        Style::Ours => vec![what.trim_start_matches("./").to_owned()],
+        Style::Ours => vec![everything(what, style).trim_start_matches("./").to_owned()],
         Style::ClaudeCode => {
             let rooted = what.trim_start_matches("./");
             let path = rooted.trim_matches('/');
@@ -211,9 +266,14 @@ fn paths(what: &str, style: Style) -> Result<Vec<GlobMatcher>, globset::Error> {
 }
 
 /// What a rule's command matches. `touch:*` is Claude Code's for `touch *`, and may be a part of a word as well.
-fn commands(what: &str) -> Result<Vec<Pattern>, PatternError> {
-    let prefix = what.strip_suffix(":*").filter(|prefix| !prefix.is_empty()).map(|prefix| format!("{prefix} *"));
-    prefix.as_deref().into_iter().chain([what]).map(Pattern::parse).collect()
+fn commands(what: &str) -> Result<Vec<Pattern>, String> {
+    let prefix = what.strip_suffix(":*").filter(|prefix| !prefix.is_empty());
+    if prefix.is_some_and(|prefix| prefix.ends_with(":*")) {
+        return Err("`:*` stands once, at the end".to_owned());
+    }
+    let prefix = prefix.map(|prefix| format!("{prefix} *"));
+    let patterns = prefix.as_deref().into_iter().chain([what]).map(Pattern::parse);
+    patterns.collect::<Result<_, PatternError>>().map_err(|error| error.to_string())
 }
 
 impl fmt::Display for Rule {

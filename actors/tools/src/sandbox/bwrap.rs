@@ -123,10 +123,19 @@ fn arguments(confined: &Confined, network: Network) -> Vec<OsString> {
     all
 }
 
-/// The guarded places of the working directory, and how each is bound. What something is bound to cannot be moved.
+/// The guarded places of the working directory, and how each is bound. What something is bound to cannot be moved, so the
+/// folders that lead to a place are bound too.
 fn guarded_binds(cwd: &Path, more: &[String]) -> Vec<(PathBuf, &'static str)> {
     const READ_ONLY: &str = "--ro-bind-try";
-    let mut binds = Vec::new();
+    // First: what is bound later lies over what was bound before.
+    let mut binds: Vec<(PathBuf, &str)> = Vec::new();
+    for name in more.iter().filter(|_| cwd.parent().is_some()) {
+        let folders: Vec<&Path> =
+            Path::new(name).ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
+        let folders = folders.into_iter().rev().map(|folder| cwd.join(folder));
+        // Nothing can be bound to a link itself.
+        binds.extend(folders.filter(|folder| !folder.is_symlink()).map(|folder| (folder, "--bind-try")));
+    }
     for place in PLACES {
         let path = cwd.join(place.name);
         match place.in_bwrap {

@@ -161,8 +161,13 @@ async fn under_bwrap_what_other_programs_run_is_neither_changed_nor_moved_away()
         "git init -q . && git config user.email a@b && git config user.name n && mkdir -p .git/hooks .claude deploy";
     assert!(Command::new("sh").args(["-c", init]).current_dir(workdir.path()).status().unwrap().success());
     fs::write(workdir.path().join("deploy/prod.yaml"), "kept").unwrap();
+    fs::create_dir_all(workdir.path().join("far/away")).unwrap();
+    fs::write(workdir.path().join("far/away/key"), "kept").unwrap();
     let config = fs::read_to_string(workdir.path().join(".git/config")).unwrap();
-    let rules = SandboxRules { guarded: vec!["deploy/prod.yaml".to_owned()], ..SandboxRules::default() };
+    let rules = SandboxRules {
+        guarded: ["deploy/prod.yaml", "far/away/key"].map(str::to_owned).to_vec(),
+        ..SandboxRules::default()
+    };
     let mut bench = Bench::confined(workdir.path(), sandbox(SandboxMode::Bwrap, rules)).await;
     for attack in [
         "echo x >> .git/config",
@@ -175,18 +180,23 @@ async fn under_bwrap_what_other_programs_run_is_neither_changed_nor_moved_away()
         "python3 -c 'import os; os.rename(\".git\", \"g\")'",
         "echo x > deploy/prod.yaml",
         "mv deploy/prod.yaml deploy/p; echo x > deploy/prod.yaml",
+        "mv deploy d2 && mkdir deploy && echo x > deploy/prod.yaml",
+        "mv far f2 && mkdir -p far/away && echo x > far/away/key",
+        "mv far/away far/b && mkdir far/away && echo x > far/away/key",
     ] {
         let (said, _) = bash(&mut bench, attack).await;
         let is_there = |path: &str| workdir.path().join(path).exists();
         assert!(is_there(".git/hooks") && !is_there("g") && !is_there("c"), "{attack}: {said}");
         assert!(!is_there(".git/hooks/pre-commit") && !is_there(".claude/settings.json"), "{attack}: {said}");
         assert_eq!(fs::read_to_string(workdir.path().join(".git/config")).unwrap(), config, "{attack}: {said}");
-        assert_eq!(fs::read_to_string(workdir.path().join("deploy/prod.yaml")).unwrap(), "kept", "{attack}: {said}");
+        for guarded in ["deploy/prod.yaml", "far/away/key"] {
+            assert_eq!(fs::read_to_string(workdir.path().join(guarded)).unwrap(), "kept", "{attack}: {said}");
+        }
         // What the attack could take away is nothing that matters here.
         let again = Command::new("git").args(["init", "-q", "."]).current_dir(workdir.path()).status().unwrap();
         assert!(again.success());
     }
-    let work = "echo x > g.txt && git add g.txt && git commit -qm one && git checkout -qb two && git gc -q";
+    let work = "echo x > far/away/other && echo x > deploy/other && echo x > g.txt && git add g.txt && git commit -qm one && git checkout -qb two && git gc -q";
     let (said, code) = bash(&mut bench, work).await;
     assert_eq!(code, Some(0), "{said}");
 }
