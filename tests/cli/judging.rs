@@ -152,6 +152,43 @@ fn a_rule_in_claude_codes_words_holds() {
 }
 
 #[test]
+fn a_forbidden_command_is_found_behind_options_and_unknown_wrappers() {
+    let desk = Desk::new();
+    let bin = desk.work().with_file_name("bin");
+    fs::create_dir(&bin).unwrap();
+    let wrapper = bin.join("wrapped");
+    fs::write(&wrapper, "#!/bin/sh\nshift\nexec \"$@\"\n").unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    desk.write("playhouse.toml", "[permissions]\nforbid = [\"bash(git init *)\", \"bash(touch *)\"]\n");
+    for (command, told) in [
+        ("git -C . init made", "is forbidden here by the rule `bash(git init *)`"),
+        ("git --no-pager init made", "is forbidden here by the rule `bash(git init *)`"),
+        ("wrapped -- touch made", "bash did not run"),
+        ("wrapped -- git -C . init made", "bash did not run"),
+    ] {
+        let done = run(&desk, command, &["--permission", "yolo"], Some(&path));
+        assert!(done.err.contains(told) && !desk.work().join("made").exists(), "{command}: {done:?}");
+    }
+    let done = run(&desk, "wrapped -- mkdir made", &["--permission", "yolo"], Some(&path));
+    assert!(desk.work().join("made").exists(), "{done:?}");
+}
+
+#[test]
+fn f62_a_link_that_leads_out_is_asked_about_where_there_is_no_sandbox() {
+    let desk = Desk::new();
+    fs::write(desk.work().with_file_name("key"), "CANARY").unwrap();
+    std::os::unix::fs::symlink("../key", desk.work().join("lnk")).unwrap();
+    desk.write("own", "x");
+    for command in ["cat lnk", "grep -Rh CANARY .", "head -c 9 own lnk"] {
+        let done = run(&desk, command, &["--sandbox", "off"], None);
+        assert!(done.err.contains("bash did not run"), "{command}: {done:?}");
+    }
+    let done = run(&desk, "cat own", &["--sandbox", "off"], None);
+    assert!(!done.err.contains("bash did not run"), "{done:?}");
+}
+
+#[test]
 fn a_forbidden_program_is_known_by_its_file_under_any_name() {
     let desk = Desk::new();
     let bin = desk.work().with_file_name("bin");

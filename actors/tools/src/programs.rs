@@ -127,8 +127,10 @@ pub fn level_here(level: Level, subject: &Subject, cwd: &Path) -> Level {
     if named.map(String::as_str).chain(["bash"]).any(|name| programs.is_beneath(name)) { Level::Execute } else { level }
 }
 
-/// How many folders a line may be in, one after the other, and still be followed.
-const MAX_FOLDERS: usize = 16;
+/// How many files of a line are looked at, and how long a cluster of short options may be: a longer one does not count as
+/// one that only reads. Calls are judged by whoever must not wait for long.
+const MAX_FILES: usize = 4_096;
+const MAX_CLUSTER: usize = 64;
 
 /// Whether a line of programs that only read is pointed at a file that is elsewhere, or kept from tools, by a link: what
 /// words tell was looked at before. A file that is not there is nobody's to read.
@@ -137,16 +139,21 @@ fn reads_elsewhere(line: &Line, cwd: &Path) -> bool {
     let hidden = hidden_places();
     // Each `cd` may take place or not.
     let mut folders = vec![root.clone()];
+    let mut count = 0;
     for SimpleCommand { argv, .. } in line.commands() {
         let Some((program, args)) = argv.split_first().filter(|(program, _)| shell::reads_files(program)) else {
             continue;
         };
-        let places = args.iter().flat_map(|word| folders.iter().flat_map(|folder| named(folder, word)));
-        let reals = places.filter_map(|place| place.canonicalize().ok()).filter(|real| real != Path::new("/dev/null"));
-        for real in reals {
-            // Of two folders it compares what has the same name, and follows links.
-            let is_followed = program == "diff" && real.is_dir();
-            if is_followed || !real.starts_with(&root) || hidden.iter().any(|hidden| real.starts_with(hidden)) {
+        for (word, folder) in args.iter().flat_map(|word| folders.iter().map(move |folder| (word, folder))) {
+            let Some(places) = named(folder, word) else { return true };
+            count += places.len();
+            let mut reals = places.iter().filter_map(|place| place.canonicalize().ok());
+            // Of two folders `diff` compares what has the same name, and follows links.
+            let leads_away = |real: PathBuf| {
+                let is_away = !real.starts_with(&root) && real != Path::new("/dev/null");
+                is_away || hidden.iter().any(|hidden| real.starts_with(hidden)) || (program == "diff" && real.is_dir())
+            };
+            if count > MAX_FILES || reals.any(leads_away) {
                 return true;
             }
         }
@@ -154,20 +161,19 @@ fn reads_elsewhere(line: &Line, cwd: &Path) -> bool {
             let entered: Vec<PathBuf> =
                 args.iter().flat_map(|to| folders.iter().map(move |folder| folder.join(to))).collect();
             folders.extend(entered);
-            if folders.len() > MAX_FOLDERS {
-                return true;
-            }
         }
     }
     false
 }
 
-/// The files that a word may name: all of it, the value of a long option, and what follows a short one.
-fn named(folder: &Path, word: &str) -> Vec<PathBuf> {
+/// The files that a word may name: all of it, the value of a long option, and what follows a short one. `None` if those
+/// are too many to look at.
+fn named(folder: &Path, word: &str) -> Option<Vec<PathBuf>> {
     let value = word.split_once('=').map(|(_, value)| value);
-    let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    let behind = cluster.into_iter().flat_map(|rest| rest.char_indices().skip(1).filter_map(|(at, _)| rest.get(at..)));
-    [word].into_iter().chain(value).chain(behind).map(|name| folder.join(name)).collect()
+    let cluster = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    let behind = cluster.char_indices().skip(1).filter_map(|(at, _)| cluster.get(at..));
+    let names = [word].into_iter().chain(value).chain(behind);
+    (cluster.len() <= MAX_CLUSTER).then(|| names.map(|name| folder.join(name)).collect())
 }
 
 #[cfg(test)]
@@ -220,6 +226,7 @@ mod tests {
             "ls -LR .",
             "du -aL .",
             "diff -r . sub",
+            "cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; cd sub; ls",
         ] {
             assert_eq!(level(asked), Level::Execute, "{asked}");
         }

@@ -298,6 +298,7 @@ fn a_rule_that_can_never_match_is_told_with_what_to_write() {
         "bash(find . -exec ls '{}' ';')",
         "bash(a\\;b)",
         "bash(touch $X)",
+        "bash(echo 'a) b(c')",
         "write_file(a (1).txt)",
     ] {
         assert!(Rule::parse(good).is_ok(), "{good}");

@@ -93,20 +93,22 @@ impl Rule {
             Some("*") if style == Style::ClaudeCode => On::Anything,
             Some(what) => {
                 let has = |some: &[&str]| tools.iter().any(|tool| some.contains(&tool.as_str()));
-                if has(&OF_FILES) && leads_out(what, style) {
+                let (is_of_files, is_bash) = (has(&OF_FILES), has(&["bash"]));
+                if is_of_files && leads_out(what, style) {
                     return Err(wrong(
                         "a tool for files reaches only what is beneath the working directory, named from there",
                     ));
                 }
-                let (is_of_files, is_bash) = (has(&OF_FILES), has(&["bash"]));
-                if is_several(what) {
+                let commands = commands(what);
+                // In quotes it is a part of a word.
+                if is_several(what) && !(is_bash && commands.is_ok()) {
                     return Err(wrong("it is several rules in one text; make each an entry of its own"));
                 }
                 if is_of_files && let Some(why) = never_matches(what, style) {
                     return Err(wrong(&why));
                 }
                 // Not every path is a command, nor every command a path.
-                match (paths(what, style), commands(what)) {
+                match (paths(what, style), commands) {
                     (_, Err(error)) if is_bash => return Err(wrong(&error)),
                     (Err(error), Err(_)) => return Err(wrong(&error.to_string())),
                     (Err(error), Ok(_)) if is_of_files => return Err(wrong(&error.to_string())),
