@@ -197,7 +197,13 @@ mod tests {
         let connection = Connection::default();
         assert_eq!((connection.rules(), connection.options()), Default::default());
         let usual = plain(Durability::Flush);
-        let limits = ExecutionLimits { max_turns: Some(1), max_total_tokens: Some(2), max_duration: None };
+        // On the command line a run may take as long as it takes.
+        let usual = Settings { limits: ExecutionLimits { max_duration: None, ..usual.limits }, ..usual };
+        let limits = ExecutionLimits {
+            max_turns: Some(1),
+            max_total_tokens: Some(2),
+            max_duration: Some(std::time::Duration::from_secs(3)),
+        };
         let retry = RetryConfig { max_retries: 9, initial_delay_ms: 9, backoff_multiplier: 9.0, max_delay_ms: 9 };
         let mut settings = Settings { limits, retry, ..usual.clone() };
         keys().iter().for_each(|key| key.apply(&Config::default(), &mut settings));

@@ -84,7 +84,8 @@ impl Desk {
     }
 
     fn at_terminal_of(&self, columns: usize, args: &[&str]) -> Command {
-        let mut line = format!("stty rows 40 cols {columns}; exec");
+        // Whoever runs these tests in the background may ignore signals, which would be handed down.
+        let mut line = format!("stty rows 40 cols {columns}; exec env --default-signal=HUP,INT,QUIT,TERM");
         for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
             line.push_str(&format!(" '{}'", word.replace('\'', r"'\''")));
         }
