@@ -99,7 +99,7 @@ impl Listener {
         self.request(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut id).is_ok()
     }
 
-    /// Answers a call. A caller that was killed meanwhile needs no answer: that is no error.
+    /// Answers a call, once. A caller that was killed meanwhile, or has its answer, needs none: that is no error.
     pub fn answer(&self, call: &Call, answer: Answer) -> io::Result<()> {
         let (val, error, flags) = match answer {
             Answer::Done(value) => (value, 0, 0),
@@ -108,7 +108,7 @@ impl Listener {
         };
         let mut told = libc::seccomp_notif_resp { id: call.id, val, error, flags };
         match self.request(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut told) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINPROGRESS)) => Ok(()),
             told => told,
         }
     }
