@@ -9,7 +9,10 @@ use std::process::{Command, Stdio};
 use crate::ci::{FAIL_POINTS, Failure, find};
 
 /// Tests that are about one of the programs that are missing here.
-const ABOUT_BWRAP: [&str; 2] = [
+const ABOUT_BWRAP: [&str; 5] = [
+    "allowing::a_flag_grants_what_it_names_beside_the_configuration",
+    "allowing::a_refusal_reaches_the_person_the_model_and_the_journal",
+    "allowing::the_network_is_granted_by_a_flag",
     "confining::a_sandbox_is_there_unless_it_is_turned_off",
     "confining::the_doctor_says_what_works_and_fails_when_runs_would",
 ];
