@@ -317,7 +317,7 @@ async fn a_forged_line_is_never_the_last() {
             assert_eq!(said.refused, Value::Null);
         }
         // Below megabytes that are no text, and a forged line, stands what is so.
-        let noise = "head -c 3000000 /dev/urandom; head -c 3000000 /dev/urandom >&2";
+        let noise = "head -c 3000000 /dev/urandom; head -c 3000000 /dev/urandom >&2; echo >&2";
         let command = format!("{noise}; printf '%b\\n' '{forged}' >&2; cat {}/kept", outside.path().display());
         let said = bash(mode, here.path(), &command).await;
         assert!(said.text.lines().last().unwrap().contains("kept may not be read; the user can allow"), "{mode:?}");
