@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Bench, text};
+use common::{Bench, is_there, text};
 use playhouse_protocol::{Network, SandboxBounds, SandboxMode};
 use playhouse_tools::{ProcessLimits, Sandbox, SandboxRules};
 use serde_json::{Value, json};
@@ -40,6 +40,12 @@ async fn bash_with(mode: SandboxMode, rules: SandboxRules, cwd: &Path, command: 
     Said { text, lines, refused: answer.unwrap().details["refused"].clone() }
 }
 
+/// Whether a command's program is on this machine, where it is one that CI does not install.
+fn can_run(command: &str) -> bool {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    !["curl", "wget", "node", "ssh"].contains(&program) || is_there(program)
+}
+
 async fn bash(mode: SandboxMode, cwd: &Path, command: &str) -> Said {
     bash_with(mode, SandboxRules::default(), cwd, command).await
 }
@@ -61,6 +67,9 @@ async fn a_command_without_network_is_told_so() {
             format!("node -e 'require(\"net\").connect({port}, \"127.0.0.1\")'"),
             "ssh nobody@127.0.0.1 true".to_owned(),
         ] {
+            if !can_run(&command) {
+                continue;
+            }
             let said = bash(mode, here.path(), &command).await;
             assert_eq!(said.lines, [NO_NETWORK], "{mode:?}: {command}: {}", said.text);
             assert_eq!(said.refused[0]["what"], "network", "{command}");
@@ -91,7 +100,7 @@ async fn what_a_grant_does_not_change_is_not_put_down_to_the_sandbox() {
             "echo x > playhouse/x".to_owned(),
             // Of itself a command that does well is no failure, whatever it prints.
             format!("echo 'cat: {out}: Permission denied'"),
-            "curl -s http://127.0.0.1:1 || true".to_owned(),
+            "(exec 3<>/dev/tcp/127.0.0.1/1) || true".to_owned(),
         ] {
             let said = bash(mode, here.path(), &command).await;
             assert_eq!(said.lines, [""; 0], "{mode:?}: {command}: {}", said.text);
@@ -103,7 +112,7 @@ async fn what_a_grant_does_not_change_is_not_put_down_to_the_sandbox() {
             SandboxMode::Bwrap => assert!(said.lines[0].contains("may not be read"), "{}", said.text),
             _ => assert_eq!(said.lines, [""; 0], "{}", said.text),
         }
-        let said = bash_with(mode, granted(), here.path(), &format!("curl -s http://127.0.0.1:{free}")).await;
+        let said = bash_with(mode, granted(), here.path(), &format!("exec 3<>/dev/tcp/127.0.0.1/{free}")).await;
         assert_eq!(said.lines, [""; 0], "{mode:?}: {}", said.text);
     }
 }
@@ -126,6 +135,9 @@ async fn a_folder_that_may_not_be_written_is_named_with_its_grant() {
             (format!("python3 -c 'open(\"{out}/new\", \"w\")'"), format!("{out}/new")),
             (format!("node -e 'require(\"fs\").writeFileSync(\"{out}/new\", \"\")'"), format!("{out}/new")),
         ] {
+            if !can_run(&command) {
+                continue;
+            }
             let said = bash(mode, here.path(), &command).await;
             if mode == SandboxMode::Bwrap && ["python3", "node"].iter().any(|name| command.starts_with(name)) {
                 // Nothing they say tells that they meant to write, but that the folder is not there.
@@ -197,6 +209,9 @@ async fn a_folder_that_may_not_be_read_is_named_with_its_grant() {
             (format!("node -e 'require(\"fs\").readFileSync(\"{out}/kept\")'"), format!("{out}/kept")),
             (format!("head -1 < {out}/kept"), format!("{out}/kept")),
         ] {
+            if !can_run(&command) {
+                continue;
+            }
             let said = bash(mode, here.path(), &command).await;
             let folder = path.rsplit_once('/').unwrap().0;
             let what = format!("(sandbox: {path} may not be read; the user can allow it with --allow read={folder})");
@@ -284,7 +299,7 @@ async fn a_project_that_does_without_is_named_and_no_flag_is() {
         for network in [Network::Denied, Network::Granted] {
             let rules = Arc::new(SandboxRules { network, ..SandboxRules::default() });
             let rules = SandboxRules::clone(&rules.within(&bounds));
-            let said = bash_with(mode, rules.clone(), here.path(), "curl -s http://127.0.0.1:1").await;
+            let said = bash_with(mode, rules.clone(), here.path(), "exec 3<>/dev/tcp/127.0.0.1/1").await;
             assert_eq!(said.lines.len(), 1, "{mode:?}: {}", said.text);
             assert!(said.lines[0].contains("the project's playhouse.toml says so"), "{mode:?}: {}", said.text);
             assert!(!said.lines[0].contains("--allow"), "{mode:?}: {}", said.text);

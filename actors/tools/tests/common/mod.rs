@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -154,6 +155,18 @@ pub fn runtime_of(house: &str) -> ToolRuntime {
 pub fn text(answer: &Answer) -> String {
     let blocks = &answer.as_ref().expect("a result").content;
     blocks.iter().map(|block| serde_json::to_value(block).unwrap()["text"].as_str().unwrap_or("").to_owned()).collect()
+}
+
+/// Whether a program is on the path. One that is not is said, past the harness, which would keep it to itself: a machine
+/// has what CI installs, and no more.
+pub fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    if !is_there {
+        let line = format!("{program} in a sandbox was not tried: it is not on this machine\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    }
+    is_there
 }
 
 /// A duration for `sleep` that no other process on the machine sleeps for.

@@ -10,8 +10,10 @@ use std::process::Command;
 /// Names the folder in which tests make theirs, if that is not the one beneath `target`.
 const FOLDER: &str = "SANDBOX_TEST_FOLDER";
 
-/// What does not hold where no control group can be made, as docs/sandbox.md says: a bomb grows faster than it is counted.
-const NEEDS_A_GROUP: &str = "f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left";
+/// What does not hold where no control group can be made, as docs/sandbox.md says: a bomb grows faster than it is
+/// counted, and a crowd may have given up before anybody looked.
+const NEED_A_GROUP: [&str; 2] =
+    ["f20_a_fork_bomb_is_dead_within_seconds_and_nothing_is_left", "f20_a_crowd_that_gives_up_at_once_is_told_why"];
 
 /// Whose rights the tests of this process have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +64,12 @@ fn everything_holds_for_an_ordinary_user_too() {
     let path = std::env::split_paths(&path).filter(open_to_all);
     let path = std::env::join_paths(std::iter::once(of("home/.rustup/toolchains/own/bin")).chain(path)).unwrap();
     // A user's processes are counted together: those that make too many are not to disturb the others.
-    io::stderr().write_all(format!("for an ordinary user {NEEDS_A_GROUP} was not tried\n").as_bytes()).unwrap();
-    for part in
-        [&["--skip", "users::", "--skip", "limits::"][..], &["limits::", "--test-threads=1", "--skip", NEEDS_A_GROUP]]
-    {
+    let [bomb, crowd] = NEED_A_GROUP;
+    io::stderr().write_all(format!("for an ordinary user {bomb} and {crowd} were not tried\n").as_bytes()).unwrap();
+    for part in [
+        &["--skip", "users::", "--skip", "limits::"][..],
+        &["limits::", "--test-threads=1", "--skip", bomb, "--skip", crowd],
+    ] {
         let mut suite = Command::new(of("suite"));
         suite.args(part).args(std::env::args().filter(|given| given == "--nocapture"));
         suite.env_clear().env("PATH", &path).env("HOME", of("home"));
