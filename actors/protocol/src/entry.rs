@@ -428,6 +428,8 @@ pub enum BlockStage {
     Plan,
     /// The policy forbids it, whoever says yes.
     Policy,
+    /// It would fail at once, so nobody was asked about it.
+    Check,
     /// It is too dangerous to run at all.
     Safety,
     /// Nobody could be asked, nobody answered in time, or the answer was no.

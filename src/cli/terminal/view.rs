@@ -428,6 +428,7 @@ impl View {
                     | BlockStage::Plan
                     | BlockStage::Policy
                     | BlockStage::Safety
+                    | BlockStage::Check
                     | BlockStage::Hook => "",
                 };
                 let reason = cut(&one_line(reason), 200);
