@@ -1,4 +1,4 @@
-//! Questions on a terminal: what nobody is asked about.
+//! Questions on a terminal: what nobody is asked about, how a question looks, and how long it waits.
 
 use serde_json::{Value, json};
 
@@ -72,4 +72,56 @@ fn a_later_call_is_looked_at_and_asked_about_when_the_one_before_it_is_done() {
     assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "three\n");
     let done = screen.find("• edit_file: a.txt (1 edits)").expect(&screen);
     assert!(done < screen.find("+ three").unwrap(), "what was done stands before the next question: {screen}");
+}
+
+/// A script that runs one command.
+fn running(desk: &Desk, command: &str) -> String {
+    desk.script("run.json", json!([calling("bash", json!({ "command": command })), {"text": "Done."}]))
+}
+
+#[test]
+fn what_is_asked_comes_first_with_its_programs_and_the_keys_have_a_line_of_their_own() {
+    for columns in [40, 120] {
+        let desk = Desk::new();
+        let script = running(&desk, "touch a.txt");
+        let run = ["run", "go", "--script", &script];
+        let (code, rows, bytes) = desk.screen_typing(columns, &run, &[("/?] ", "y\r")]);
+        assert_eq!(code, Some(0), "{bytes}");
+        let at = rows.iter().position(|row| row == "Allow bash: touch a.txt").unwrap_or_else(|| panic!("{rows:#?}"));
+        assert_eq!(rows[at + 1], "It runs touch", "{rows:#?}");
+        assert!(rows[at + 2].starts_with("(run a shell command) s, a:"), "{rows:#?}");
+        let answered = rows.iter().position(|row| row == "[y/s/a/n/?] y").unwrap_or_else(|| panic!("{rows:#?}"));
+        assert!(rows[answered + 1].starts_with("• bash: touch a.txt (exit 0)"), "{rows:#?}");
+        assert!(!bytes.contains("No answer"), "there is no limit: {bytes}");
+    }
+}
+
+#[test]
+fn a_question_with_a_limit_counts_down_in_one_line_and_ends_as_a_no() {
+    let desk = Desk::new();
+    let script = running(&desk, "touch a.txt");
+    let run = ["run", "go", "--script", &script, "--question-timeout", "3s"];
+    let (code, rows, bytes) = desk.screen_typing(40, &run, &[]);
+    assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), false), "{bytes}");
+    let seen = ["3 s", "2 s", "1 s"].map(|left| bytes.find(&format!("No answer in {left} means no.")).expect(&bytes));
+    assert!(seen.is_sorted(), "{bytes}");
+    let asked: Vec<&String> = rows.iter().filter(|row| row.contains("No answer in")).collect();
+    assert_eq!(asked, ["No answer in 1 s means no."], "{rows:#?}");
+    assert!(rows.concat().contains("bash did not run: nobody answered within 3 s"), "{rows:#?}");
+
+    // Where nothing can be drawn, it is said once.
+    let (code, screen) = desk.on_terminal_without_colours(&run);
+    assert_eq!((code, screen.matches("No answer in").count()), (Some(0), 1), "{screen}");
+    assert!(screen.contains("No answer in 3 s means no.\r\n[y/s/a/n/?] ") && !screen.contains('\x1b'), "{screen:?}");
+}
+
+#[test]
+fn an_answer_is_taken_while_the_time_runs_and_waiting_is_no_running_time() {
+    let desk = Desk::new();
+    let script = running(&desk, "touch a.txt");
+    let run = ["run", "go", "--script", &script, "--question-timeout", "60s", "--max-duration", "2s"];
+    let steps = [("No answer in 57 s", "what?\r"), ("Answer with one of these keys", "y\r")];
+    let (code, rows, bytes) = desk.screen_typing(100, &run, &steps);
+    assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), true), "{bytes}");
+    assert!(rows.iter().any(|row| row == "[y/s/a/n/?] what?"), "what was typed stays: {rows:#?}");
 }
