@@ -65,12 +65,12 @@ fn a_later_call_is_looked_at_and_asked_about_when_the_one_before_it_is_done() {
         {"name": "edit_file", "arguments": edit("a.txt", "one", "four")},
     ]);
     let script = desk.script("s.json", json!([{"tool_calls": calls}, {"text": "Done."}]));
-    let steps = [("- one\r\n+ two", "y\r"), ("- two\r\n+ three", "y\r")];
+    let steps = [("+ two", "y\r"), ("+ three", "y\r")];
     let (code, screen) = desk.on_terminal_typing(&["run", "go", "--script", &script], &config, &steps);
     assert_eq!(code, Some(0), "{screen}");
     assert_eq!(screen.matches("Allow edit_file").count(), 2, "{screen}");
     assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "three\n");
-    let done = screen.find("• edit_file: a.txt (1 edits)").expect(&screen);
+    let done = screen.find("• edit_file: a.txt (1 edit)").expect(&screen);
     assert!(done < screen.find("+ three").unwrap(), "what was done stands before the next question: {screen}");
 }
 

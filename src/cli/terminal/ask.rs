@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::cli::terminal::question::{
     REMINDER, Reply, countdown, explanation, keys, keys_explained, question, reply, unanswered,
 };
-use crate::cli::terminal::text::stderr_colours;
+use crate::cli::terminal::text::{Tint, stderr_colours};
 
 /// Takes what is on a line off the screen.
 const ERASE: &str = "\r\x1b[K";
@@ -25,6 +25,8 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub struct Asking {
     open: Arc<AtomicBool>,
+    /// Whether something was written below the question.
+    covered: Arc<AtomicBool>,
     due: Arc<watch::Sender<Vec<PermissionId>>>,
 }
 
@@ -32,6 +34,11 @@ impl Asking {
     /// Whether a question is on the screen.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::SeqCst)
+    }
+
+    /// Something is written while a question is on the screen: the line above the cursor is no longer the question's.
+    pub fn is_covered(&self) {
+        self.covered.store(true, Ordering::SeqCst);
     }
 
     /// Everything that comes before this question is on the screen.
@@ -177,6 +184,15 @@ fn forget_typed() {
     }
 }
 
+/// Lines that go are red, and those that come green, as on the card of the call.
+fn tint_of(line: &str) -> Tint {
+    match line.get(..2) {
+        Some("- ") => Tint::Red,
+        Some("+ ") => Tint::Green,
+        Some(_) | None => Tint::None,
+    }
+}
+
 /// What came of waiting for an answer.
 enum Typed {
     Line(String),
@@ -202,7 +218,13 @@ impl<'a> OnScreen<'a> {
     /// Takes the place of the progress line. The keys are on a line of their own, beneath the time that is left.
     fn ask(&mut self, question: &str, keys: &str, until: Option<Instant>) -> io::Result<()> {
         let left = until.map(|until| format!("{}\n", countdown(until - Instant::now()))).unwrap_or_default();
+        let line = |line: &str| {
+            let (on, off) = tint_of(line).codes(!self.lead.is_empty());
+            format!("{on}{line}{off}\n")
+        };
+        let question: String = question.lines().map(line).collect();
         write!(self.output, "{}{question}{left}{keys}", self.lead)?;
+        self.asking.covered.store(false, Ordering::SeqCst);
         self.output.flush()
     }
 
@@ -221,7 +243,7 @@ impl<'a> OnScreen<'a> {
             if is_last {
                 return Typed::TooLate;
             }
-            if !self.lead.is_empty() {
+            if !self.lead.is_empty() && !self.asking.covered.load(Ordering::SeqCst) {
                 // The cursor stays where the person types.
                 let _ = write!(self.output, "\x1b7\x1b[A{ERASE}{}\x1b8", countdown(until - Instant::now()));
                 let _ = self.output.flush();

@@ -143,6 +143,10 @@ fn what(args: &Value, part: Part) -> String {
     if let (Some(path), Some(edits)) = (path, args.get("edits").and_then(Value::as_array)) {
         return format!("{}\n{}", spelled_out(path), diff(edits, part));
     }
+    if let (Some(path), Some(content)) = (path, args.get("content").and_then(Value::as_str)) {
+        let lines: Vec<String> = content.lines().map(|line| format!("+ {}", ends(&spelled_out(line), part))).collect();
+        return format!("{}\n{}", spelled_out(path), in_part(&lines, part));
+    }
     let Some(fields) = args.as_object() else { return spelled_out(&args.to_string()) };
     let rest = fields.iter().filter(|(name, _)| path.is_none() || name.as_str() != "path");
     let rest = rest.map(|(name, value)| match value.as_str() {
@@ -181,6 +185,13 @@ fn programs(command: &str) -> String {
             names.push(name);
         }
     }
+    if let Reading::Plain(line) = &reading {
+        // What is named by its path alone is not named once more without it.
+        let written: Vec<String> = line.commands().iter().filter_map(|command| command.argv.first()).cloned().collect();
+        let ends_in =
+            |name: &str| written.iter().any(|path| path.rsplit_once('/').is_some_and(|(_, last)| last == name));
+        names.retain(|name| !ends_in(name) || written.contains(name));
+    }
     let more = names.len().saturating_sub(PROGRAMS);
     names.truncate(PROGRAMS);
     let mut text = names.join(", ");
@@ -197,6 +208,11 @@ fn programs(command: &str) -> String {
 /// Edits as lines that go and lines that come, between those that stay, as far as they fit a screen.
 fn diff(edits: &[Value], part: Part) -> String {
     let lines: Vec<String> = changes(edits).iter().map(|line| ends(line, part)).collect();
+    in_part(&lines, part)
+}
+
+/// The first and the last of many lines.
+fn in_part(lines: &[String], part: Part) -> String {
     let more = lines.len().saturating_sub(LINES);
     if part == Part::All || more == 0 {
         return lines.join("\n");
@@ -277,6 +293,21 @@ mod tests {
         assert!(broken.starts_with("\n| touch a\\\n| b\nIt runs "), "{broken}");
         assert_eq!(written, "touch a\\\\nb\nIt runs touch");
         assert!(shown(json!({"command": "true\n\u{1b}[A"})).contains("| \\u{1b}[A"), "nothing moves the cursor");
+    }
+
+    #[test]
+    fn a_program_that_is_named_by_its_path_is_named_once() {
+        assert_eq!(shown(json!({"command": "./run.sh && make"})), "./run.sh && make\nIt runs ./run.sh, make");
+        let both = shown(json!({"command": "./ls; ls"}));
+        assert!(both.contains(" ls") && both.contains("./ls"), "two programs of one name are two: {both}");
+    }
+
+    #[test]
+    fn what_is_written_stands_in_lines_beneath_its_path() {
+        let args = |content: &str| json!({"path": "a.txt", "content": content});
+        assert_eq!(shown(args("one\n\u{1b}[A\n")), "a.txt\n+ one\n+ \\u{1b}[A");
+        let many = shown(args(&"x\n".repeat(100)));
+        assert!(many.contains("70 lines are left out: ? shows them") && many.lines().count() == 32, "{many}");
     }
 
     #[test]

@@ -239,7 +239,12 @@ impl View {
     fn put_text(&mut self, tint: Tint, line: &str) {
         self.clear();
         self.disturbed = true;
-        let before = if self.asking.is_open() { "\n" } else { "" };
+        let before = if self.asking.is_open() {
+            self.asking.is_covered();
+            "\n"
+        } else {
+            ""
+        };
         let (on, off) = tint.codes(self.colours);
         // With stderr gone there is nobody to tell.
         let _ = writeln!(io::stderr().lock(), "{before}{on}{}{line}{off}", self.label);
