@@ -14,6 +14,7 @@ use crate::cli::commands::config;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::text::labelled;
 use crate::cli::terminal::view::write_out;
 
 /// One thing that was looked at.
@@ -63,11 +64,14 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let checks = checks(shared)?;
     let text: String = match args.json {
         true => checks.iter().map(|check| format!("{}\n", check.to_json())).collect(),
-        false => checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, c.text())).collect(),
+        false => {
+            let lines = checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, c.text()));
+            labelled(&lines.collect::<String>(), 26)
+        }
     };
     write_out(&text).map_err(|error| unwritten(&error))?;
     if let (false, Some(next)) = (args.json, next_step(&checks)) {
-        write_out(&format!("\n{next}")).map_err(|error| unwritten(&error))?;
+        write_out(&format!("\n{}", labelled(next, 6))).map_err(|error| unwritten(&error))?;
     }
     let broken: Vec<&str> = checks.iter().filter(|check| check.is_broken()).map(|check| check.name).collect();
     if broken.is_empty() {

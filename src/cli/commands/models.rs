@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::args::ModelsArgs;
 use crate::cli::exit::Exit;
 use crate::cli::terminal::follow::unwritten;
-use crate::cli::terminal::text::{cut, width};
+use crate::cli::terminal::text::{cut, width, wrapped};
 use crate::cli::terminal::view::write_out;
 
 /// Lists providers, or the models of one.
@@ -57,7 +57,7 @@ fn providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
     );
     let script = "scripted/FILE plays a script file and needs nothing.";
     let shown = if fits(&wide, width) { wide } else { narrow_providers(is_set, width) };
-    format!("{shown}\n{}{}", wrapped(script, width), wrapped(&more, width))
+    format!("{shown}\n{}{}", wrapped(script, width, 0), wrapped(&more, width, 0))
 }
 
 /// As many of provider, key, whether it is set, and the id of a model as there is room for.
@@ -92,19 +92,6 @@ fn fits(text: &str, width: usize) -> bool {
     text.lines().all(|line| line.chars().count() <= width)
 }
 
-/// The text on lines of at most `width` characters, as far as its words allow.
-fn wrapped(text: &str, width: usize) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count().saturating_add(1 + word.chars().count()) > width {
-            lines.push_str(&(std::mem::take(&mut line) + "\n"));
-        }
-        line.push_str(if line.is_empty() { "" } else { " " });
-        line.push_str(word);
-    }
-    lines + &line + "\n"
-}
-
 fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
     let providers: Vec<Value> = PRESETS
         .iter()
@@ -131,7 +118,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
             "Nothing is known of the models of {title}. Any can be asked by its id, as in --model {example}; \
              [models.\"{name}/ID\"] in your config.toml says what one costs."
         );
-        return wrapped(&text, width);
+        return wrapped(&text, width, 0);
     }
     let head = ["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "$ CACHE READ", "$ CACHE WRITE", ""];
     let mut rows = vec![head.map(str::to_owned)];
@@ -165,7 +152,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
         }
     };
     let text = format!("Dollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.");
-    format!("{shown}\n{}", wrapped(&text, width))
+    format!("{shown}\n{}", wrapped(&text, width, 0))
 }
 
 fn known_json(preset: &Preset, known: &[&Known]) -> String {

@@ -104,6 +104,38 @@ pub fn fitted(text: &str, columns: usize) -> String {
     kept.chain(['…']).collect()
 }
 
+/// Lines of at most so many columns, as far as their words allow; what goes on below a line stands behind `hang` spaces.
+pub fn wrapped(text: &str, columns: usize, hang: usize) -> String {
+    let mut rows = String::new();
+    for line in text.lines() {
+        let words = line.trim_start_matches(' ');
+        let mut row = " ".repeat(line.len() - words.len());
+        for word in words.split(' ') {
+            let is_begun = !row.trim_start().is_empty();
+            if is_begun && width_of(&row) + 1 + width_of(word) > columns {
+                rows.push_str(row.trim_end());
+                rows.push('\n');
+                row = " ".repeat(hang);
+            } else if is_begun {
+                row.push(' ');
+            }
+            row.push_str(word);
+        }
+        rows.push_str(row.trim_end());
+        rows.push('\n');
+    }
+    rows
+}
+
+/// Lines that begin with a label of so many columns, for stdout: on a terminal they are broken between words, and what goes
+/// on below stands beside the label, or nearly at the edge where there is no room for that.
+pub fn labelled(text: &str, label: usize) -> String {
+    match width() {
+        None => text.to_owned(),
+        Some(columns) => wrapped(text, columns, if columns >= 3 * label { label } else { 2 }),
+    }
+}
+
 /// The columns and rows of the terminal on stderr; `None` when there is none that can be drawn on.
 pub fn stderr_size() -> Option<(usize, usize)> {
     if !stderr_colours() {
@@ -129,4 +161,16 @@ fn window() -> Option<(usize, usize)> {
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, _)| *columns > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_go_on_beneath_their_text() {
+        assert_eq!(wrapped("ok    a b", 20, 6), "ok    a b\n");
+        assert_eq!(wrapped("ok    one two three", 12, 6), "ok    one\n      two\n      three\n");
+        assert_eq!(wrapped("  a 日本 日本\n\nlongerthanitall x", 9, 2), "  a 日本\n  日本\n\nlongerthanitall\n  x\n");
+    }
 }

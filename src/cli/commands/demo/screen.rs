@@ -8,7 +8,7 @@ use playhouse::supervision::{NodeSnapshot, NodeState};
 
 use super::board::{Board, Player, PlayerEnd};
 use super::play::{SCENES, STAGEHAND, UNLUCKY};
-use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours};
+use crate::cli::terminal::text::{Tint, cut, labelled, one_line, size, stdout_colours};
 
 /// A pause after each piece of text, for people.
 const PACE: Duration = Duration::from_millis(30);
@@ -54,11 +54,13 @@ impl Screen {
     /// Says what is about to happen.
     pub fn introduce(&self) -> io::Result<()> {
         let (on, off) = Tint::Dim.codes(self.colours);
-        self.write(&format!(
-            "Playhouse demo: a director and {} stagehands, each an agent with a journal of its own.\n\
-             {on}The models are scripted, offline: no key, no network. Actors, journals, tools and crashes are real.{off}\n\n",
+        let what = format!(
+            "Playhouse demo: a director and {} stagehands, each an agent with a journal of its own.\n",
             SCENES.len()
-        ))
+        );
+        let how =
+            "The models are scripted, offline: no key, no network. Actors, journals, tools and crashes are real.\n";
+        self.write(&format!("{}{on}{}{off}\n\n", labelled(&what, 0), labelled(how, 0).trim_end()))
     }
 
     /// Draws the live tree, where there is one.
@@ -106,7 +108,7 @@ impl Screen {
         let seconds = board.elapsed().as_secs_f64();
         let tokens = board.usage().total();
         self.write(&format!("\n{}", card(&unlucky, self.colours, self.columns())))?;
-        self.write(&format!(
+        let told = format!(
             "\n\
              children     {} of {} done\n\
              tool calls   {}, real ones: bash, read_file\n\
@@ -125,7 +127,8 @@ impl Screen {
             board.restarts(),
             bill.lines().count(),
             SCENES.len(),
-        ))
+        );
+        self.write(&labelled(&told, 13))
     }
 
     /// Leaves the screen as it is, at the start of a line.
