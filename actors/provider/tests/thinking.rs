@@ -5,7 +5,10 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use playhouse_protocol::{ModelConfig, ReasoningSummary, Secret, StreamConfig, ThinkingLevel, ToolDefinition};
+use playhouse_protocol::{
+    AgentMessage, Content, History, Message, ModelConfig, ReasoningSummary, Secret, StreamConfig, ThinkingLevel,
+    ToolDefinition,
+};
 use playhouse_provider::{
     HttpRequest, HttpResponse, StreamSink, Transport, TransportError, Wiring, model_named, provider_for, still_reasons,
 };
@@ -318,6 +321,44 @@ async fn perplexity_gets_no_tools() {
         let config = StreamConfig { tools: Arc::new([tool.clone()]), ..support::config(model) };
         assert_eq!(sent(config).await.unwrap().get("tools").is_some(), expected, "{name}");
     }
+}
+
+/// A conversation in which another model has used tools goes on there: in words, each side in its turn.
+#[tokio::test]
+async fn perplexity_is_told_of_tools_in_words() {
+    let call = |id: &str, name: &str| Content::tool_call(id, name, json!({"path": "a"}));
+    let result = |id: &str, name: &str, text: &str| Message::ToolResult {
+        tool_call_id: id.into(),
+        tool_name: name.to_owned(),
+        content: vec![Content::text(text)],
+        is_error: false,
+        timestamp: 3,
+    };
+    let said = |content: Vec<Content>| Message::assistant(content, 2);
+    let talk = [
+        Message::user("read both", 1),
+        said(vec![Content::text("Reading."), call("c1", "read_file"), call("c2", "list_files")]),
+        result("c1", "read_file", "one"),
+        result("c2", "list_files", "two"),
+        Message::user("and?", 4),
+        said(vec![call("c3", "bash")]),
+        result("c3", "bash", "three"),
+    ];
+    let messages: Vec<Arc<AgentMessage>> = talk.into_iter().map(|message| Arc::new(message.into())).collect();
+    let config = StreamConfig { messages: History::from(messages), ..support::config(named("perplexity/sonar-pro")) };
+    let body = sent(config).await.unwrap();
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let expected = json!([
+        {"role": "user", "content": [text("read both")]},
+        {"role": "assistant", "content": [text("Reading."), text("[called read_file with {\"path\":\"a\"}]"),
+            text("[called list_files with {\"path\":\"a\"}]")]},
+        {"role": "user", "content": [text("[read_file gave]\none"), text("[list_files gave]\ntwo"), text("and?")]},
+        {"role": "assistant", "content": [text("[called bash with {\"path\":\"a\"}]")]},
+        {"role": "user", "content": [text("[bash gave]\nthree")]},
+    ]);
+    let messages: Vec<&Value> =
+        body["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system").collect();
+    assert_eq!(json!(messages), expected);
 }
 
 #[tokio::test]
