@@ -31,6 +31,8 @@ mod naming;
 mod permitting;
 #[path = "cli/refusals.rs"]
 mod refusals;
+#[path = "cli/requests.rs"]
+mod requests;
 #[path = "cli/resuming.rs"]
 mod resuming;
 #[path = "cli/running.rs"]

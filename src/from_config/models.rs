@@ -140,6 +140,8 @@ fn named(name: &ModelName, config: &Config) -> Result<ModelConfig, FromConfigErr
     if let Some(facts) = config.named.models.get(&name.to_string()) {
         model.context_window = facts.context_window.as_ref().map(|window| window.value).or(model.context_window);
         model.max_tokens = facts.max_tokens.as_ref().map(|tokens| tokens.value).or(model.max_tokens);
+        model.reasoning_summary = facts.reasoning_summary.as_ref().map(|summary| summary.value);
+        model.images = facts.images.as_ref().map(|images| images.value.clone());
         model.prices = facts.prices().or(model.prices);
     }
     Ok(model)

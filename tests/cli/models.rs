@@ -185,10 +185,31 @@ fn the_models_of_a_provider_are_listed_with_their_limits_and_prices() {
     assert!(document["models"].as_array().unwrap().contains(&pro), "{document:#}");
     assert_eq!((&document["provider"], &document["as_of"]), (&json!("google"), &json!(AS_OF)));
     // The same models, by another protocol.
-    assert!(desk.run(&["models", "openai-responses"]).out.contains("openai-responses/gpt-5 "));
+    assert!(desk.run(&["models", "openai-responses"]).out.contains("openai-responses/gpt-5\t"));
     let nothing = desk.run(&["models", "azure"]);
     assert!(nothing.out.starts_with("Nothing is known of the models of Azure OpenAI."), "{nothing:?}");
     desk.run(&["models", "antropic"]).refused(&["`antropic`", "did you mean `anthropic`?", "playhouse models"]);
+}
+
+/// As `cut -f1,4` and its like want it: whole values, and a blank line before the words for people.
+#[test]
+fn what_is_piped_has_tabs_between_its_columns() {
+    let desk = Desk::new();
+    let columns = |args: &[&str]| -> Vec<Vec<String>> {
+        let out = desk.run(args).out;
+        let rows = out.lines().take_while(|line| !line.is_empty());
+        rows.map(|row| row.split('\t').map(str::to_owned).collect()).collect()
+    };
+    let providers = columns(&["models"]);
+    assert_eq!(providers.len(), 1 + PRESETS.len());
+    for (row, preset) in providers.iter().skip(1).zip(PRESETS) {
+        let (name, title) = (preset.name, preset.title);
+        let example = format!("{name}/{}", preset.example);
+        assert_eq!((row[0].as_str(), row[1].as_str(), row[5].as_str(), row.len()), (name, title, &*example, 6));
+    }
+    let models = columns(&["models", "anthropic"]);
+    assert!(models.len() > 3 && models.iter().all(|row| row.len() == 8), "{models:?}");
+    assert!(models.iter().skip(1).all(|row| row[0].starts_with("anthropic/claude-")), "{models:?}");
 }
 
 #[test]

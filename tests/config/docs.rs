@@ -45,7 +45,9 @@ fn the_example_in_the_documentation_is_a_file_that_sets_every_key() {
         shown.keys().map(String::as_str).filter(|key| key.contains('"') || key.contains("-")).collect();
     let model = |key: &str| format!("models.\"openai/gpt-5\".{key}");
     let mut expected: Vec<String> =
-        ["cache_read", "cache_write", "context_window", "input", "max_tokens", "output"].map(model).into();
+        ["cache_read", "cache_write", "context_window", "images", "input", "max_tokens", "output", "reasoning_summary"]
+            .map(model)
+            .into();
     expected.push("providers.anthropic.headers.anthropic-beta".to_owned());
     assert_eq!((open, shown.len()), (expected.iter().map(String::as_str).collect(), keys().len() + expected.len()));
 }

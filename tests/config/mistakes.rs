@@ -212,7 +212,14 @@ fn what_is_said_of_a_model_is_looked_at() {
         bad("cache_read", value, "dollars for a million tokens, a number from 0 to 10000");
     }
     model("ouput = 1", &format!("1: {section}.ouput: there is no such key: did you mean `output`?"));
-    let keys = "context_window, max_tokens, input, output, cache_read, cache_write";
+    for value in ["\"short\"", "1"] {
+        bad("reasoning_summary", value, "`auto`, `concise`, `detailed` or `none`");
+    }
+    let formats = "`any`, `none` or a list of formats such as [\"image/png\", \"image/jpeg\"]";
+    for value in ["\"png\"", "[]", "[\"png\"]", "true"] {
+        bad("images", value, formats);
+    }
+    let keys = "context_window, max_tokens, reasoning_summary, images, input, output, cache_read, cache_write";
     model("colour = 1", &format!("1: {section}.colour: there is no such key: there is {keys}"));
     let instead = "does not belong in a file: set the service's own variable instead, such as OPENAI_API_KEY";
     model("api_key = 'x'", &format!("1: `{section}.api_key` {instead}"));

@@ -61,12 +61,12 @@ async fn a_picture_over_a_limit_is_refused_before_it_is_sent() {
     let house = service.house().open().await.unwrap();
     let claude = ModelConfig::anthropic("claude-sonnet-4-5", Secret::new("sk-canary-0123456789"));
     let agent = house.agent().model(claude).spawn().await.unwrap();
-    let report = soon("an answer", agent.prompt_messages(vec![shown("look", 6_000_000)])).await.unwrap();
+    let report = soon("an answer", agent.prompt_messages(vec![shown("look", 9_000_000)])).await.unwrap();
     assert_eq!(report.text(), "fine");
     let seen = service.seen();
     assert_eq!(seen.iter().map(|seen| pictures_and_notes(&seen.body)).collect::<Vec<_>>(), [(0, 1)]);
     let note = seen[0].body.to_string();
-    assert!(note.contains("a picture is 8.0 MB in base64, and at most 5.2 MB are taken (anthropic"), "{note}");
+    assert!(note.contains("a picture is 12.0 MB in base64, and at most 10.4 MB are taken (anthropic"), "{note}");
     house.shutdown(Duration::ZERO).await;
 }
 

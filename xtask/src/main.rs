@@ -41,8 +41,8 @@ usage: cargo xtask COMMAND
               `fuzz readers` runs programs that are judged to only read, with generated options and under a tracer:
               `--seconds N` or `--lines N`, and `--seed N` for the same ones again
   outside providers
-              holds the requests of every service against the types of the vendors' own libraries, which it fetches
-              from PyPI; no part of `ci`";
+              holds the requests of every service, and what is read of answers, against the types of the vendors' own
+              libraries, which it fetches from PyPI; no part of `ci`";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();

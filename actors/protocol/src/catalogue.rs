@@ -3,6 +3,7 @@
 
 use crate::Prices;
 
+use crate::near::nearest_name;
 use crate::presets::{PRESETS, preset};
 
 /// When the table was written down. Prices change; this is what they were.
@@ -134,6 +135,15 @@ pub fn by_short_name(name: &str) -> Option<(&'static str, String)> {
 pub fn short_names() -> impl Iterator<Item = &'static str> {
     let providers = PRESETS.iter().filter(|preset| preset.default_model().is_some()).map(|preset| preset.name);
     SHORT_NAMES.iter().map(|(short, ..)| *short).chain(CATALOGUE.iter().map(|known| known.id)).chain(providers)
+}
+
+/// The model of this provider that was probably meant by an id that is not known; `None` where none is near.
+pub fn nearest(provider: &str, id: &str) -> Option<&'static str> {
+    if find(provider, id).is_some() {
+        return None;
+    }
+    let ids = CATALOGUE.iter().filter(|known| find(provider, known.id) == Some(known)).map(|known| known.id);
+    nearest_name(id, ids)
 }
 
 /// What is known of a model. The id may end in a date or in `-latest`.

@@ -28,6 +28,7 @@ mod message;
 mod message_count;
 mod model;
 mod model_name;
+mod near;
 mod opened;
 mod permission;
 pub mod presets;
@@ -61,8 +62,9 @@ pub use message::{
     AgentMessage, Content, ExtensionMessage, ExtensionRole, History, LlmMessage, Message, Point, StopReason,
 };
 pub use message_count::MessageCount;
-pub use model::{ApiProtocol, ModelConfig, ReasoningSummary, ThinkingLevel};
+pub use model::{ApiProtocol, ModelConfig, ReasoningSummary, TakenImages, ThinkingLevel};
 pub use model_name::ModelNameError;
+pub use near::{edit_distance, nearest_name};
 pub use permission::{
     Access, GrantScope, Level, Passage, PermissionAnswer, PermissionDecision, Question, Restrictions, Ruling, Stance,
     Subject,

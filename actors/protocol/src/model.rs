@@ -117,9 +117,24 @@ pub struct ModelConfig {
     /// Which summary of its reasoning OpenAI's Responses is asked for; `None` is `auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_summary: Option<ReasoningSummary>,
+    /// Which pictures it takes; `None` is what is known of its service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<TakenImages>,
     /// What its tokens cost, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
+}
+
+/// Which pictures a model takes, whatever is known of its service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TakenImages {
+    /// None at all.
+    None,
+    /// Any: nothing is checked before it is sent.
+    Any,
+    /// Those of these MIME types, within the limits of its service.
+    Of(Vec<String>),
 }
 
 /// A summary of a model's reasoning.
@@ -157,6 +172,7 @@ impl ModelConfig {
             max_tokens: None,
             reasoning: None,
             reasoning_summary: None,
+            images: None,
             prices: None,
         }
     }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::ModelConfig;
+use crate::near::nearest_name;
 use crate::presets::{PRESETS, model_named, preset};
 
 /// A text that names no model.
@@ -14,13 +15,16 @@ pub enum ModelNameError {
     #[error("`{0}` names no model: write PROVIDER/ID, as in `anthropic/claude-sonnet-4-5` or `ollama/qwen3`")]
     NoName(String),
     /// The provider is not one of [`PRESETS`].
-    #[error("there is no provider `{0}`: write one of {names}, or make a model with `ModelConfig::new`", names = names())]
+    #[error(
+        "there is no provider `{0}`: write one of {names}, or make a model with `ModelConfig::new`{near}",
+        names = names().collect::<Vec<_>>().join(", "),
+        near = nearest_name(.0, names()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+    )]
     NoProvider(String),
 }
 
-fn names() -> String {
-    let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(["scripted"]).collect();
-    names.join(", ")
+fn names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|preset| preset.name).chain(["scripted"])
 }
 
 impl ModelConfig {
@@ -86,5 +90,7 @@ mod tests {
             assert!(told.starts_with(&format!("there is no provider `{provider}`: write one of ")), "{told}");
             assert!(told.contains("ollama, ") && told.contains("`ModelConfig::new`"), "{told}");
         }
+        assert!(told("opnai/gpt-5").ends_with("; did you mean `openai`?"), "{}", told("opnai/gpt-5"));
+        assert!(!told("cohere.example/x").contains("did you mean"), "nothing is near");
     }
 }

@@ -228,7 +228,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         access: Access::Key(&["PERPLEXITY_API_KEY"]),
-        compat: Some(OpenAiCompat { tools: ToolSupport::NotTaken, ..PLAIN }),
+        compat: Some(OpenAiCompat { tools: ToolSupport::NotTaken, usage: UsageInStream::NotAsked, ..PLAIN }),
         example: "sonar-pro",
         ..chat("perplexity", "Perplexity", "https://api.perplexity.ai")
     },

@@ -16,6 +16,7 @@ use playhouse_protocol::{ModelConfig, ProviderError, StreamConfig};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
+use crate::thinking::Off;
 use crate::wire::decoder::{Decoder, Limits};
 use crate::wire::service::{Protocol, Service};
 use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, key_of, service};
@@ -83,6 +84,19 @@ impl Anthropic {
 /// Whether a model can reason, by its id.
 pub(crate) fn reasons(id: &str) -> bool {
     generation::reasons(id)
+}
+
+/// Whether a model reasons unless it is kept from it, by its id.
+pub(crate) fn reasons_by_itself(id: &str) -> bool {
+    generation::Generation::of(id) == generation::Generation::Always
+}
+
+/// What becomes of a model that is told not to reason, by its id.
+pub(crate) fn off(id: &str) -> Off {
+    match (reasons_by_itself(id), generation::off(id)) {
+        (true, None) => Off::Reasons,
+        (true, Some(_)) | (false, _) => Off::Quiet,
+    }
 }
 
 /// What reads a response in free form.

@@ -27,6 +27,7 @@ use serde::Deserialize;
 use self::answer::AnswerTool;
 use self::encode::{Ask, encode_request};
 use crate::aws::{AwsCredentials, Clock, Environment, Scope, dns_suffix};
+use crate::thinking::Off;
 use crate::wire::credentials::{Credentials, KeyHeader};
 use crate::wire::decoder::{Decoder, Limits};
 use crate::wire::service::{Protocol, Service};
@@ -163,6 +164,14 @@ impl Bedrock {
 /// Whether a model can be told how much to reason, by its id.
 pub(crate) fn reasons(id: &str) -> bool {
     family::Family::of(id).thinking() != family::Thinking::None
+}
+
+/// What becomes of a model that is told not to reason, by its id. Here nothing is said for it.
+pub(crate) fn off(id: &str) -> Off {
+    match (crate::anthropic::reasons_by_itself(id), family::Family::of(id)) {
+        (true, family::Family::AdaptiveClaude) => Off::Reasons,
+        (true | false, _) => Off::Quiet,
+    }
 }
 
 /// What reads a response in free form.

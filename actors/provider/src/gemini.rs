@@ -21,6 +21,7 @@ use reqwest::header::{HeaderMap, HeaderName};
 
 use self::models::Generation;
 use self::parts::{Ids, Writer};
+use crate::thinking::Off;
 use crate::wire::decoder::{Decoder, Limits};
 use crate::wire::service::{Protocol, Service};
 use crate::wire::setup::{SetupError, Wiring, base_url, endpoint, key_header, service, version_of};
@@ -97,6 +98,14 @@ impl Gemini {
 /// Whether a model can be told how much to reason, by its id.
 pub(crate) fn reasons(id: &str) -> bool {
     models::thinking(id, ThinkingLevel::High, None).is_some()
+}
+
+/// What becomes of a model that is told not to reason, by its id.
+pub(crate) fn off(id: &str) -> Off {
+    match (reasons(id), models::thinking(id, ThinkingLevel::Off, None)) {
+        (true, None) => Off::Reasons,
+        (true, Some(_)) | (false, _) => Off::Quiet,
+    }
 }
 
 /// What reads a response in free form.

@@ -43,6 +43,7 @@ pub use registry::{connection_key, decoder_for, provider_for};
 pub use reqwest::header::HeaderMap;
 pub use scripted::{Failure, Reply, ScriptError, Scripted, Step, ToolStep, When};
 pub use sink::StreamSink;
+pub use thinking::still_reasons;
 pub use wire::credentials::Credentials;
 pub use wire::decoder::{Decoder, Finish, Limits, Progress, Response};
 pub use wire::http::HttpTransport;

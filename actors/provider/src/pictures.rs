@@ -1,11 +1,13 @@
 //! Which pictures a service takes: checked before a request is sent; pure.
 //!
-//! One table, which services may have outgrown: a limit that is too low here keeps pictures from a service that would take
-//! them. What is not known of a service is not checked: it says itself what it refuses.
+//! One table, of what vendors' pages said in autumn 2026; docs/providers.md says which, and what is only remembered.
+//! Services may have outgrown it: a limit that is too low here keeps pictures from a service that would take them, and
+//! `images` in `[models."PROVIDER/ID"]` overrules it. What is not known of a service is not checked: it says itself what
+//! it refuses.
 
 mod pixels;
 
-use playhouse_protocol::{ApiProtocol, Content, Message, ModelConfig, ProviderError, StreamConfig};
+use playhouse_protocol::{ApiProtocol, Content, Message, ModelConfig, ProviderError, StreamConfig, TakenImages};
 
 const MB: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
@@ -28,6 +30,8 @@ pub(crate) struct PictureLimits {
     pub(crate) side_of_many: Option<(usize, u32)>,
     /// The most pictures in a request.
     pub(crate) count: Option<usize>,
+    /// The most pictures in a request to a model with a window of at most so many tokens: `(tokens, pictures)`.
+    pub(crate) count_of_small: Option<(u64, usize)>,
     /// The most bytes of all pictures of a request, in base64: the rest of a request needs room too.
     pub(crate) total: Option<u64>,
 }
@@ -41,50 +45,88 @@ pub(crate) enum Size {
     Base64(u64),
 }
 
-const OPEN: PictureLimits =
-    PictureLimits { formats: COMMON, bytes: None, side: None, side_of_many: None, count: None, total: None };
+const OPEN: PictureLimits = PictureLimits {
+    formats: COMMON,
+    bytes: None,
+    side: None,
+    side_of_many: None,
+    count: None,
+    count_of_small: None,
+    total: None,
+};
 
-const ANTHROPIC: PictureLimits = PictureLimits {
-    bytes: Some(Size::Base64(5 * MIB)),
+const CLAUDE: PictureLimits = PictureLimits {
+    bytes: Some(Size::Base64(10 * MIB)),
     side: Some(8_000),
     side_of_many: Some((20, 2_000)),
-    count: Some(100),
-    total: Some(32 * MB),
+    count: Some(600),
+    count_of_small: Some((200_000, 100)),
+    total: Some(32 * MIB),
     ..OPEN
 };
 
-/// Services by name, then protocols.
-const LIMITS: &[(&str, PictureLimits)] = &[
-    ("anthropic", ANTHROPIC),
-    ("bedrock", PictureLimits { bytes: Some(Size::File(3_750_000)), side: Some(8_000), count: Some(20), ..OPEN }),
-    ("openai", PictureLimits { count: Some(500), total: Some(50 * MB), ..OPEN }),
-    ("openai-responses", PictureLimits { count: Some(500), total: Some(50 * MB), ..OPEN }),
-    ("azure", PictureLimits { bytes: Some(Size::File(20 * MB)), count: Some(50), ..OPEN }),
-    ("google", PictureLimits { formats: GOOGLE, count: Some(3_600), total: Some(20 * MB), ..OPEN }),
-    ("vertex", PictureLimits { formats: GOOGLE, bytes: Some(Size::File(7 * MB)), count: Some(3_000), ..OPEN }),
-    ("groq", PictureLimits { count: Some(5), total: Some(4 * MB), ..OPEN }),
-    ("mistral", PictureLimits { bytes: Some(Size::File(10 * MB)), count: Some(8), ..OPEN }),
-    ("xai", PictureLimits { formats: &["image/png", "image/jpeg"], bytes: Some(Size::File(20 * MIB)), ..OPEN }),
+/// It measures copies of its own making, so that no size can be checked here.
+const OPENAI: PictureLimits = PictureLimits { count: Some(1_500), ..OPEN };
+const OLDER_AZURE: PictureLimits = PictureLimits { bytes: Some(Size::File(20 * MB)), count: Some(50), ..OPEN };
+
+/// Services, a part of the ids of their models (all of them for `""`), and what these take. The first row that fits counts.
+const LIMITS: &[(&str, &str, PictureLimits)] = &[
+    ("anthropic", "", CLAUDE),
+    ("bedrock", "claude", PictureLimits { bytes: Some(Size::Base64(5 * MIB)), total: Some(20 * MB), ..CLAUDE }),
+    ("bedrock", "", OPEN),
+    ("openai", "", OPENAI),
+    ("openai-responses", "", OPENAI),
+    ("azure", "gpt-4o", OLDER_AZURE),
+    ("azure", "gpt-4.1", OLDER_AZURE),
+    ("azure", "", OPEN),
+    ("google", "", PictureLimits { formats: GOOGLE, count: Some(3_600), total: Some(100 * MB), ..OPEN }),
+    ("vertex", "", PictureLimits { formats: GOOGLE, bytes: Some(Size::File(7 * MB)), count: Some(3_000), ..OPEN }),
+    ("groq", "llama-4", PictureLimits { count: Some(5), total: Some(4 * MB), ..OPEN }),
+    ("groq", "", PictureLimits { count: Some(3), total: Some(20 * MB), ..OPEN }),
+    ("mistral", "", PictureLimits { bytes: Some(Size::File(10 * MB)), side: Some(10_000), count: Some(8), ..OPEN }),
+    ("xai", "", PictureLimits { formats: &["image/png", "image/jpeg"], bytes: Some(Size::File(20 * MIB)), ..OPEN }),
 ];
 
 /// What is known of the service of a model.
-pub(crate) fn limits_of(model: &ModelConfig) -> Option<&'static PictureLimits> {
-    LIMITS.iter().find(|(name, _)| **name == *model.provider).map(|(_, limits)| limits)
+pub(crate) fn limits_of(model: &ModelConfig) -> Option<PictureLimits> {
+    let fits = |(service, part, _): &&(&str, &str, _)| **service == *model.provider && model.id.contains(part);
+    let mut limits = LIMITS.iter().find(fits).map(|(_, _, limits)| *limits)?;
+    if let (Some((window, most)), Some(known)) = (limits.count_of_small, model.context_window)
+        && known <= window
+    {
+        limits.count = Some(most);
+    }
+    Some(limits)
 }
 
 /// Refuses a request with a picture that its service does not take.
 pub(crate) fn check(config: &StreamConfig) -> Result<(), ProviderError> {
     let model = &config.model_config;
-    let Some(limits) = limits_of(model) else { return Ok(()) };
     let refused = |reason: String| {
         let message = format!("{reason} ({}); make it smaller or leave it out", model.provider);
         Err(ProviderError::Picture { message })
+    };
+    let (limits, formats) = match (&model.images, limits_of(model)) {
+        (Some(TakenImages::Any), _) | (None, None) => return Ok(()),
+        (Some(TakenImages::None), _) => {
+            return match pictures(config).next() {
+                Some(_) => refused("the model takes no pictures, as its `images` says".to_owned()),
+                None => Ok(()),
+            };
+        }
+        (Some(TakenImages::Of(formats)), limits) => {
+            (limits.unwrap_or(OPEN), formats.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        (None, Some(limits)) => (limits, limits.formats.to_vec()),
     };
     let (mut count, mut total) = (0_usize, 0_u64);
     for (data, mime_type) in pictures(config) {
         count += 1;
         total = total.saturating_add(data.len() as u64);
-        if let Err(reason) = limits.takes(data, mime_type) {
+        if !formats.contains(&mime_type) {
+            return refused(format!("a picture is {mime_type}, and {} are taken", formats.join(", ")));
+        }
+        if let Err(reason) = limits.takes(data) {
             return refused(reason);
         }
     }
@@ -127,11 +169,8 @@ fn pictures(config: &StreamConfig) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl PictureLimits {
-    /// Whether one picture is taken, or why not.
-    fn takes(&self, data: &str, mime_type: &str) -> Result<(), String> {
-        if !self.formats.contains(&mime_type) {
-            return Err(format!("a picture is {mime_type}, and {} are taken", self.formats.join(", ")));
-        }
+    /// Whether one picture is small enough, or why not.
+    fn takes(&self, data: &str) -> Result<(), String> {
         let base64 = data.len() as u64;
         let (is, most, how) = match self.bytes {
             Some(Size::File(most)) => (base64 / 4 * 3, most, ""),

@@ -14,9 +14,11 @@ use crate::wire::transport::HttpRequest;
 use crate::{anthropic, bedrock, chat, gemini, responses};
 
 /// Models whose requests differ from those of the presets' examples.
-const MORE: [(&str, &str); 14] = [
+const MORE: [(&str, &str); 19] = [
     ("anthropic", "claude-3-7-sonnet-latest"),
     ("anthropic", "claude-opus-4-8"),
+    ("anthropic", "claude-opus-5"),
+    ("anthropic", "claude-sonnet-5-5"),
     ("google", "gemini-3-pro-preview"),
     ("vertex", "gemini-2.0-flash"),
     ("bedrock", "amazon.nova-pro-v1:0"),
@@ -25,10 +27,13 @@ const MORE: [(&str, &str); 14] = [
     ("openai-responses", "gpt-5.1"),
     ("groq", "openai/gpt-oss-120b"),
     ("groq", "qwen/qwen3-32b"),
+    ("groq", "qwen/qwen3.8-27b"),
     ("together", "openai/gpt-oss-120b"),
     ("mistral", "magistral-medium-latest"),
+    ("mistral", "mistral-small-latest"),
     ("qwen", "qwen-plus"),
     ("xai", "grok-3-mini"),
+    ("xai", "grok-4.3"),
 ];
 
 /// Every service that has a name here.

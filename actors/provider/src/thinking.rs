@@ -1,8 +1,10 @@
 //! How much a model is asked to reason: what each family of models knows, in one table; pure.
 //!
 //! A level that a model does not know is refused before anything is sent, with the levels that it knows. `off` is never
-//! refused: it is also what holds when nobody asked for anything. Where reasoning can be turned off, it is.
-//! How Anthropic's, Google's and Amazon's own protocols say it stands with them.
+//! refused: it is also what holds when nobody asked for anything. Where reasoning can be turned off, it is; elsewhere
+//! [`still_reasons`] has the words for whoever asked for it.
+//! How Anthropic's, Google's and Amazon's own protocols say it stands with them. docs/providers.md says what of this stands
+//! in the vendors' pages and libraries, and what is only remembered.
 
 use playhouse_protocol::compat::EffortField;
 use playhouse_protocol::{ApiProtocol, ModelConfig, ProviderError, StreamConfig, ThinkingLevel};
@@ -56,27 +58,54 @@ const OPENAI: &[&str] = &["openai", "openai-responses", "azure"];
 /// Services, how the ids of their models begin after any slash (all of them for `""`), and what these take. The first
 /// row that fits counts. A service that is not here takes what its flags say.
 const FAMILIES: &[(&[&str], &[&str], Reasons)] = &[
-    (OPENAI, &["gpt-5-chat", "gpt-5.1-chat", "gpt-5.2-chat", "gpt-4", "gpt-3.5", "chatgpt-"], Reasons::Never),
+    (
+        OPENAI,
+        &["gpt-5-chat", "gpt-5.1-chat", "gpt-5.2-chat", "gpt-5.3-chat", "gpt-4", "gpt-3.5", "chatgpt-"],
+        Reasons::Never,
+    ),
     (OPENAI, &["gpt-5-pro"], Reasons::ByEffort([None, None, None, None, Some("high")])),
-    (OPENAI, &["gpt-5-codex", "gpt-5.1-codex"], Reasons::ByEffort(LOW_TO_HIGH)),
-    (OPENAI, &["gpt-5."], Reasons::ByEffort(NONE_TO_HIGH)),
+    (OPENAI, &["gpt-5-codex", "gpt-5.1-codex", "gpt-5.2-codex", "gpt-5.3-codex"], Reasons::ByEffort(LOW_TO_HIGH)),
+    (OPENAI, &["gpt-5.2-pro", "gpt-5.4-pro", "gpt-5.5-pro"], Reasons::ByEffort(LOW_TO_HIGH)),
+    (OPENAI, &["gpt-5.", "gpt-6-sol"], Reasons::ByEffort(NONE_TO_HIGH)),
+    (OPENAI, &["gpt-6"], Reasons::ByEffort(LOW_TO_HIGH)),
     (OPENAI, &["gpt-5"], Reasons::ByEffort(MINIMAL_TO_HIGH)),
     (OPENAI, &["o1-mini", "o1-preview"], Reasons::Always),
     (OPENAI, &["o1", "o3", "o4"], Reasons::ByEffort(LOW_TO_HIGH)),
     (&["groq"], &["gpt-oss"], Reasons::ByEffort(LOW_TO_HIGH)),
+    (&["groq"], &["qwen3.8"], Reasons::ByEffort(NONE_TO_HIGH)),
     (&["groq"], &["qwen3"], Reasons::ByEffort([Some("none"), None, Some("default"), Some("default"), Some("default")])),
     (&["groq"], &["deepseek-r1"], Reasons::Always),
     (&["groq"], &[""], Reasons::Never),
     (&["cerebras"], &["gpt-oss"], Reasons::ByEffort(LOW_TO_HIGH)),
+    (&["cerebras"], &["zai-glm"], Reasons::ByEffort(NONE_TO_HIGH)),
     (&["cerebras"], &["qwen-3-235b-a22b-thinking"], Reasons::Always),
     (&["cerebras"], &[""], Reasons::Never),
     (&["ollama"], &[""], Reasons::ByEffort(NONE_TO_HIGH)),
     (&["xai"], &["grok-3-mini"], Reasons::ByEffort([None, None, Some("low"), None, Some("high")])),
-    (&["xai"], &["grok-3", "grok-2", "grok-4-fast-non-reasoning", "grok-4-1-fast-non-reasoning"], Reasons::Never),
+    (
+        &["xai"],
+        &[
+            "grok-3",
+            "grok-2",
+            "grok-4-fast-non-reasoning",
+            "grok-4-1-fast-non-reasoning",
+            "grok-4.20-non-reasoning",
+            "grok-4.20-0309-non-reasoning",
+        ],
+        Reasons::Never,
+    ),
+    (&["xai"], &["grok-4.3"], Reasons::ByEffort(NONE_TO_HIGH)),
+    (&["xai"], &["grok-4.5"], Reasons::ByEffort(LOW_TO_HIGH)),
     (&["xai"], &[""], Reasons::Always),
     (&["deepseek"], &["deepseek-reasoner"], Reasons::Always),
     (&["deepseek"], &[""], Reasons::BySwitch),
     (&["mistral"], &["magistral"], Reasons::ByPromptMode),
+    (
+        &["mistral"],
+        &["mistral-small-latest", "mistral-small-2603", "mistral-medium-3-5", "mistral-medium-3.5"],
+        Reasons::ByEffort([Some("none"), None, None, None, Some("high")]),
+    ),
+    (&["mistral"], &["mistral-large-4"], Reasons::ByEffort(LOW_TO_HIGH)),
     (&["mistral"], &[""], Reasons::Never),
     (&["zai"], &["glm-4.5", "glm-4.6", "glm-4.7", "glm-5"], Reasons::BySwitch),
     (&["zai"], &[""], Reasons::Never),
@@ -92,7 +121,7 @@ const FAMILIES: &[(&[&str], &[&str], Reasons)] = &[
     ),
     (&["qwen"], &["qwen3", "qwen-plus", "qwen-turbo", "qwen-flash"], Reasons::ByBudget),
     (&["qwen"], &[""], Reasons::Never),
-    (&["moonshot"], &["kimi-k2.5"], Reasons::BySwitch),
+    (&["moonshot"], &["kimi-k2.5", "kimi-k2.6"], Reasons::BySwitch),
     (&["moonshot"], &["kimi-k2-thinking", "kimi-thinking"], Reasons::Always),
     (&["moonshot"], &[""], Reasons::Never),
     (&["minimax"], &[""], Reasons::Always),
@@ -167,6 +196,47 @@ pub(crate) fn check(config: &StreamConfig) -> Result<(), ProviderError> {
         ApiProtocol::GoogleGenerativeAi | ApiProtocol::GoogleVertex => unless(crate::gemini::reasons(&model.id)),
         ApiProtocol::BedrockConverse => unless(crate::bedrock::reasons(&model.id)),
         ApiProtocol::Scripted | ApiProtocol::Custom => Ok(()),
+    }
+}
+
+/// What becomes of a model that is told not to reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Off {
+    /// It does not, or never does.
+    Quiet,
+    /// It reasons all the same.
+    Reasons,
+    /// Nothing is known that would turn it off.
+    NotKnown,
+}
+
+fn off(model: &ModelConfig) -> Off {
+    match model.api {
+        ApiProtocol::OpenaiCompletions | ApiProtocol::OpenaiResponses | ApiProtocol::AzureOpenai => {
+            match reasons(model) {
+                Some(Reasons::ByEffort([None, ..]) | Reasons::ByPromptMode | Reasons::Always) => Off::Reasons,
+                Some(Reasons::ByEffort([Some(_), ..]) | Reasons::BySwitch | Reasons::ByBudget | Reasons::Never) => {
+                    Off::Quiet
+                }
+                None => Off::NotKnown,
+            }
+        }
+        ApiProtocol::AnthropicMessages => crate::anthropic::off(&model.id),
+        ApiProtocol::GoogleGenerativeAi | ApiProtocol::GoogleVertex => crate::gemini::off(&model.id),
+        ApiProtocol::BedrockConverse => crate::bedrock::off(&model.id),
+        ApiProtocol::Scripted | ApiProtocol::Custom => Off::Quiet,
+    }
+}
+
+/// What to tell somebody who asked for no reasoning: that this model still reasons, or may. `None` where it does not.
+pub fn still_reasons(model: &ModelConfig) -> Option<String> {
+    let name = format!("{}/{}", model.provider, model.id);
+    match off(model) {
+        Off::Quiet => None,
+        Off::Reasons => Some(format!("{name} still reasons: it cannot be turned off")),
+        Off::NotKnown => {
+            Some(format!("{name} may still reason: nothing is known that turns it off at `{}`", model.provider))
+        }
     }
 }
 

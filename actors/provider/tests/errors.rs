@@ -136,6 +136,20 @@ async fn a_403_says_whether_it_is_the_key_or_the_model() {
 }
 
 #[tokio::test]
+async fn a_model_that_is_not_there_is_told_the_one_that_was_probably_meant() {
+    let body = r#"{"error":{"message":"The model `gpt5` does not exist","code":"model_not_found"}}"#;
+    for provider in ["openai", "openai-responses"] {
+        let text = told(provider, "gpt5", "404 Not Found", "", body).await;
+        assert!(text.contains("The model `gpt5` does not exist"), "{text}");
+        assert!(text.ends_with(&format!(": did you mean `{provider}/gpt-5`?")), "{text}");
+    }
+    for id in ["gpt-5", "a-model-of-mine"] {
+        let text = told("openai", id, "404 Not Found", "", body).await;
+        assert!(text.contains("check the model's id and the base URL") && !text.contains("did you mean"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_service_that_fails_is_not_called_a_network() {
     let text = told("openai", "m", "500 Internal Server Error", "", r#"{"error":{"message":"We are sorry"}}"#).await;
     assert_eq!(text, "no answer from the provider: HTTP 500: We are sorry");

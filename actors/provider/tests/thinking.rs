@@ -5,9 +5,12 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use playhouse_protocol::{ModelConfig, ReasoningSummary, Secret, StreamConfig, ThinkingLevel, ToolDefinition};
+use playhouse_protocol::{
+    AgentMessage, Content, History, Message, ModelConfig, ReasoningSummary, Secret, StreamConfig, ThinkingLevel,
+    ToolDefinition,
+};
 use playhouse_provider::{
-    HttpRequest, HttpResponse, StreamSink, Transport, TransportError, Wiring, model_named, provider_for,
+    HttpRequest, HttpResponse, StreamSink, Transport, TransportError, Wiring, model_named, provider_for, still_reasons,
 };
 use serde_json::{Value, json};
 use support::soon;
@@ -188,6 +191,93 @@ async fn every_family_is_asked_in_its_own_words_or_refused_with_what_it_knows() 
 }
 
 #[tokio::test]
+async fn later_models_of_a_family_are_not_taken_for_the_first() {
+    let (nothing, no) = (|| json!({}), |words: &str| json!(words));
+    let [low, medium, high] = ["low", "medium", "high"].map(effort);
+    let from_low = |off: Value, known: &str| [off, no(known), low.clone(), medium.clone(), high.clone()];
+    for name in [
+        "openai/gpt-5.2-codex",
+        "openai/gpt-5.3-codex",
+        "openai/gpt-5.2-pro",
+        "openai/gpt-6-luna",
+        "xai/grok-4.5",
+        "mistral/mistral-large-4-0",
+    ] {
+        holds(name, from_low(nothing(), "it knows low, medium, high")).await;
+    }
+    for name in ["openai/gpt-6-sol", "groq/qwen/qwen3.8-27b", "xai/grok-4.3", "cerebras/zai-glm-4.7"] {
+        holds(name, from_low(effort("none"), "it knows off, low, medium, high")).await;
+    }
+    for name in ["mistral/mistral-small-latest", "mistral/mistral-small-2603", "mistral/mistral-medium-3-5"] {
+        let known = || no("it knows off, high");
+        holds(name, [effort("none"), known(), known(), known(), high.clone()]).await;
+    }
+    for name in ["openai/gpt-5.3-chat-latest", "xai/grok-4.20-non-reasoning", "xai/grok-4.20-0309-non-reasoning"] {
+        let never = || no("does not reason");
+        holds(name, [nothing(), never(), never(), never(), never()]).await;
+    }
+    let switch = |state: &str| json!({"thinking": {"type": state}});
+    let on = || switch("enabled");
+    holds("moonshot/kimi-k2.6", [switch("disabled"), on(), on(), on(), on()]).await;
+}
+
+/// Claude from 5 on reasons by itself: what turns it off differs, and some cannot be turned off.
+#[tokio::test]
+async fn claude_is_turned_off_where_it_can_be() {
+    let adaptive = |effort: &str| json!({"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}});
+    let levels = |off: Value| [off, adaptive("low"), adaptive("low"), adaptive("medium"), adaptive("high")];
+    let off = |kind: &str| json!({"thinking": {"type": kind}});
+    for id in ["claude-opus-5", "claude-sonnet-5", "claude-sonnet-5-20260701", "claude-haiku-5-5"] {
+        holds(&format!("anthropic/{id}"), levels(off("disabled"))).await;
+    }
+    holds("anthropic/claude-sonnet-5-5", levels(off("between_tools"))).await;
+    for id in ["claude-opus-5-5", "claude-fable-5", "claude-mythos-5-1", "claude-mythos-preview"] {
+        holds(&format!("anthropic/{id}"), levels(json!({}))).await;
+    }
+}
+
+#[test]
+fn what_still_reasons_when_it_is_turned_off_is_said() {
+    for name in [
+        "openai/gpt-5",
+        "openai-responses/o3",
+        "groq/openai/gpt-oss-120b",
+        "xai/grok-4",
+        "deepseek/deepseek-reasoner",
+        "mistral/magistral-medium-latest",
+        "anthropic/claude-opus-5-5",
+        "bedrock/global.anthropic.claude-opus-5",
+        "google/gemini-2.5-pro",
+        "vertex/gemini-3-pro-preview",
+    ] {
+        assert_eq!(still_reasons(&named(name)), Some(format!("{name} still reasons: it cannot be turned off")));
+    }
+    for name in ["vllm/m", "openrouter/openai/gpt-5", "azure/my-deployment"] {
+        let told = still_reasons(&named(name)).unwrap();
+        assert!(
+            told.starts_with(&format!("{name} may still reason: nothing is known that turns it off at ")),
+            "{told}"
+        );
+    }
+    for name in [
+        "openai/gpt-5.1",
+        "openai/gpt-4o",
+        "ollama/qwen3",
+        "qwen/qwen-plus",
+        "zai/glm-4.6",
+        "anthropic/claude-sonnet-4-5",
+        "anthropic/claude-opus-4-8",
+        "anthropic/claude-opus-5",
+        "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "bedrock/amazon.nova-pro-v1:0",
+        "google/gemini-2.5-flash",
+        "google/gemini-2.0-flash",
+    ] {
+        assert_eq!(still_reasons(&named(name)), None, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn responses_and_azure_say_it_in_an_object() {
     let no = |words: &str| json!(words);
     let say = |word: &str| json!({"reasoning": {"effort": word, "summary": "auto"}});
@@ -231,6 +321,44 @@ async fn perplexity_gets_no_tools() {
         let config = StreamConfig { tools: Arc::new([tool.clone()]), ..support::config(model) };
         assert_eq!(sent(config).await.unwrap().get("tools").is_some(), expected, "{name}");
     }
+}
+
+/// A conversation in which another model has used tools goes on there: in words, each side in its turn.
+#[tokio::test]
+async fn perplexity_is_told_of_tools_in_words() {
+    let call = |id: &str, name: &str| Content::tool_call(id, name, json!({"path": "a"}));
+    let result = |id: &str, name: &str, text: &str| Message::ToolResult {
+        tool_call_id: id.into(),
+        tool_name: name.to_owned(),
+        content: vec![Content::text(text)],
+        is_error: false,
+        timestamp: 3,
+    };
+    let said = |content: Vec<Content>| Message::assistant(content, 2);
+    let talk = [
+        Message::user("read both", 1),
+        said(vec![Content::text("Reading."), call("c1", "read_file"), call("c2", "list_files")]),
+        result("c1", "read_file", "one"),
+        result("c2", "list_files", "two"),
+        Message::user("and?", 4),
+        said(vec![call("c3", "bash")]),
+        result("c3", "bash", "three"),
+    ];
+    let messages: Vec<Arc<AgentMessage>> = talk.into_iter().map(|message| Arc::new(message.into())).collect();
+    let config = StreamConfig { messages: History::from(messages), ..support::config(named("perplexity/sonar-pro")) };
+    let body = sent(config).await.unwrap();
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let expected = json!([
+        {"role": "user", "content": [text("read both")]},
+        {"role": "assistant", "content": [text("Reading."), text("[called read_file with {\"path\":\"a\"}]"),
+            text("[called list_files with {\"path\":\"a\"}]")]},
+        {"role": "user", "content": [text("[read_file gave]\none"), text("[list_files gave]\ntwo"), text("and?")]},
+        {"role": "assistant", "content": [text("[called bash with {\"path\":\"a\"}]")]},
+        {"role": "user", "content": [text("[bash gave]\nthree")]},
+    ]);
+    let messages: Vec<&Value> =
+        body["messages"].as_array().unwrap().iter().filter(|message| message["role"] != "system").collect();
+    assert_eq!(json!(messages), expected);
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+pub use playhouse_protocol::edit_distance;
+
 /// The first `max` characters of `text`, with a mark if there were more.
 pub(crate) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
@@ -99,23 +101,6 @@ pub(crate) fn unfinished(bytes: &[u8]) -> usize {
 /// How many bytes at the start continue a character that began before.
 pub(crate) fn continued(bytes: &[u8]) -> usize {
     bytes.iter().take(3).take_while(|byte| (0x80..=0xBF).contains(*byte)).count()
-}
-
-/// How many characters must change to make one name of another (Levenshtein), looking at the first 80 of each.
-pub fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(80).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(80).enumerate() {
-        let mut next = vec![i + 1];
-        for (pair, to) in row.windows(2).zip(&b) {
-            if let ([diagonal, above], Some(left)) = (pair, next.last().copied()) {
-                let replaced = diagonal + usize::from(from != *to);
-                next.push(replaced.min(above + 1).min(left + 1));
-            }
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

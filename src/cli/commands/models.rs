@@ -12,16 +12,19 @@ use crate::cli::terminal::follow::unwritten;
 use crate::cli::terminal::text::{cut, width, wrapped};
 use crate::cli::terminal::view::write_out;
 
+/// The width of what is no terminal: columns are then separated by tabs, and nothing is cut or wrapped.
+const PIPED: usize = usize::MAX;
+
 /// Lists providers, or the models of one.
 pub fn models(args: &ModelsArgs) -> Result<(), Exit> {
     let text = match (&args.provider, args.json) {
-        (None, false) => providers(is_set, width().unwrap_or(usize::MAX)),
+        (None, false) => providers(is_set, width().unwrap_or(PIPED)),
         (None, true) => providers_json(is_set),
         (Some(name), json) => {
             let preset = known_provider(name).map_err(Exit::Refused)?;
             let known: Vec<&Known> =
                 CATALOGUE.iter().filter(|known| find(preset.name, known.id) == Some(known)).collect();
-            if json { known_json(preset, &known) } else { known_models(preset, &known, width().unwrap_or(usize::MAX)) }
+            if json { known_json(preset, &known) } else { known_models(preset, &known, width().unwrap_or(PIPED)) }
         }
     };
     write_out(&text).map_err(|error| unwritten(&error))
@@ -49,7 +52,7 @@ fn providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
             example(preset),
         ]);
     }
-    let wide = table(&rows);
+    let wide = if width == PIPED { tabbed(&rows) } else { table(&rows) };
     let priced = CATALOGUE.iter().filter(|known| known.prices.is_some()).count();
     let more = format!(
         "The prices of {priced} models are known, as of {AS_OF}: `playhouse models PROVIDER` lists them. Any other model \
@@ -140,7 +143,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
                 .map_or_else(String::new, |most| format!("for prompts of up to {most} tokens")),
         ]);
     }
-    let wide = table(&rows);
+    let wide = if width == PIPED { tabbed(&rows) } else { table(&rows) };
     let shown = match fits(&wide, width) {
         true => wide,
         // Without what caches cost.
@@ -210,6 +213,11 @@ fn protocol(api: ApiProtocol) -> &'static str {
         ApiProtocol::Scripted => "script",
         ApiProtocol::Custom => "custom",
     }
+}
+
+/// Columns for programs such as `cut` and `awk`.
+fn tabbed<const N: usize>(rows: &[[String; N]]) -> String {
+    rows.iter().map(|row| row.join("\t") + "\n").collect()
 }
 
 /// Columns as wide as their widest.

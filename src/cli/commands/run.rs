@@ -7,10 +7,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse::House;
 use playhouse::agent::{Agent, AgentHandle, new_input};
+use playhouse::config::Origin;
 use playhouse::from_config::{FromConfig, KIND};
 use playhouse::protocol::entry::{Settings, Wake};
-use playhouse::protocol::{AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId};
+use playhouse::protocol::{
+    AgentId, AgentMessage, Command, Durability, Mode, Op, SessionId, TakenImages, ThinkingLevel,
+};
 use playhouse::provider::catalogue::find;
+use playhouse::provider::still_reasons;
 use playhouse::session::SessionSummary;
 
 use crate::cli::args::{RunArgs, SharedArgs};
@@ -142,7 +146,11 @@ impl RunRequest {
 
     async fn check(&self, settings: &Settings) -> Result<(), Exit> {
         for model in [&settings.model].into_iter().chain(&settings.fallbacks) {
-            let takes_none = find(&model.provider, &model.id).is_some_and(|known| !known.images);
+            let takes_none = match &model.images {
+                Some(TakenImages::None) => true,
+                Some(TakenImages::Any | TakenImages::Of(_)) => false,
+                None => find(&model.provider, &model.id).is_some_and(|known| !known.images),
+            };
             if takes_none && self.said.has_pictures() {
                 let name = format!("{}/{}", model.provider, model.id);
                 return Err(Exit::Refused(format!(
@@ -150,7 +158,24 @@ impl RunRequest {
                 )));
             }
         }
-        self.from.check(settings).await.map_err(Exit::refused)
+        self.from.check(settings).await.map_err(Exit::refused)?;
+        self.tell_what_still_reasons(settings);
+        Ok(())
+    }
+
+    /// Says which of the models reason although somebody asked for none; nobody asked where it is only the default.
+    fn tell_what_still_reasons(&self, settings: &Settings) {
+        let thinking = &self.from.config.thinking;
+        let asked = match &self.session {
+            None => thinking.origin != Origin::Default,
+            Some(_) => thinking.by_flag().is_some(),
+        };
+        if !asked || settings.thinking_level != ThinkingLevel::Off || self.output.detail() == Detail::Quiet {
+            return;
+        }
+        for told in [&settings.model].into_iter().chain(&settings.fallbacks).filter_map(|model| still_reasons(model)) {
+            error_line("note: ", &format!("thinking off: {told}"), Tint::Dim);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use playhouse_protocol::Prices;
+use playhouse_protocol::{Prices, ReasoningSummary, TakenImages};
 
 use crate::config::keys::shown::{Shown, name_in_toml};
 use crate::config::{Origin, Setting};
@@ -24,6 +24,10 @@ pub struct ModelFacts {
     pub context_window: Option<Setting<u64>>,
     /// The most output tokens to ask for.
     pub max_tokens: Option<Setting<u32>>,
+    /// Which summary of its reasoning is asked for.
+    pub reasoning_summary: Option<Setting<ReasoningSummary>>,
+    /// Which pictures it takes.
+    pub images: Option<Setting<TakenImages>>,
     /// The price of prompt tokens.
     pub input: Option<Setting<f64>>,
     /// The price of completion tokens.
@@ -53,6 +57,14 @@ impl ModelFacts {
 fn micro_dollars(dollars: f64) -> u64 {
     (dollars * 1e6).round() as u64
 }
+
+/// The summaries of reasoning, by the words that a file has for them.
+pub(crate) const SUMMARIES: [(&str, ReasoningSummary); 4] = [
+    ("auto", ReasoningSummary::Auto),
+    ("concise", ReasoningSummary::Concise),
+    ("detailed", ReasoningSummary::Detailed),
+    ("none", ReasoningSummary::Unasked),
+];
 
 /// What the user sends to a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,7 +125,20 @@ impl ModelFacts {
         let prices = prices
             .into_iter()
             .filter_map(|(name, price)| price.as_ref().map(|it| (name, Shown::Number(it.value), &it.origin)));
-        window.into_iter().chain(tokens).chain(prices).collect()
+        let word = |text: &str| Shown::Text(text.to_owned());
+        let summary = self.reasoning_summary.as_ref().map(|it| {
+            let named = SUMMARIES.iter().find(|(_, summary)| *summary == it.value);
+            ("reasoning_summary", named.map_or(Shown::Unset, |(name, _)| word(name)), &it.origin)
+        });
+        let images = self.images.as_ref().map(|it| {
+            let value = match &it.value {
+                TakenImages::None => word("none"),
+                TakenImages::Any => word("any"),
+                TakenImages::Of(formats) => Shown::List(formats.clone()),
+            };
+            ("images", value, &it.origin)
+        });
+        window.into_iter().chain(tokens).chain(summary).chain(images).chain(prices).collect()
     }
 }
 

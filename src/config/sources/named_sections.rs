@@ -1,5 +1,6 @@
 //! Reading the sections that have names of their own.
 
+use playhouse_protocol::TakenImages;
 use playhouse_tools::is_secret;
 use toml_edit::{Item, TableLike};
 
@@ -7,12 +8,14 @@ use crate::config::keys::shown::name_in_toml;
 use crate::config::keys::value::{Bad, Given};
 use crate::config::problem::Problem;
 use crate::config::sections::model_name::{ModelName, known_provider};
+use crate::config::sections::named::SUMMARIES;
 use crate::config::sources::file::FileLayer;
 use crate::config::{Origin, Position, Setting};
 use crate::nearest::nearest;
 
 /// The keys of a model's section.
-const MODEL_KEYS: [&str; 6] = ["context_window", "max_tokens", "input", "output", "cache_read", "cache_write"];
+const MODEL_KEYS: [&str; 8] =
+    ["context_window", "max_tokens", "reasoning_summary", "images", "input", "output", "cache_read", "cache_write"];
 /// Those of them that are prices.
 const PRICES: &[&str] = &["input", "output", "cache_read", "cache_write"];
 /// The keys of a provider's section.
@@ -24,6 +27,8 @@ const MOST_DOLLARS: f64 = 10_000.0;
 
 const WINDOW: &str = "a whole number from 1 to 1000000000";
 const TOKENS: &str = "a whole number from 1 to 4294967295";
+const SUMMARY: &str = "`auto`, `concise`, `detailed` or `none`";
+const IMAGES: &str = "`any`, `none` or a list of formats such as [\"image/png\", \"image/jpeg\"]";
 const PRICE: &str = "dollars for a million tokens, a number from 0 to 10000";
 const HEADER: &str = "a string of plain characters";
 
@@ -88,6 +93,10 @@ impl FileLayer<'_> {
                         u32::try_from(given.whole(1, u32::MAX.into())?).map_err(|_| Bad::NotThis)
                     });
                 }
+                "reasoning_summary" => {
+                    facts.reasoning_summary = self.read(&full, item, SUMMARY, |given| given.one_of(&SUMMARIES));
+                }
+                "images" => facts.images = self.read(&full, item, IMAGES, images),
                 "input" => facts.input = self.price(&full, item),
                 "output" => facts.output = self.price(&full, item),
                 "cache_read" => facts.cache_read = self.price(&full, item),
@@ -187,6 +196,21 @@ impl FileLayer<'_> {
             };
             Problem::InSection { at, name: full, reason }
         });
+    }
+}
+
+/// Which pictures a model takes, as a file says it.
+fn images(given: Given) -> Result<TakenImages, Bad> {
+    match given {
+        Given::List(formats) => {
+            match formats.iter().all(|format| format.starts_with("image/")) && !formats.is_empty() {
+                true => Ok(TakenImages::Of(formats)),
+                false => Err(Bad::NotThis),
+            }
+        }
+        given if given.is("any") => Ok(TakenImages::Any),
+        given if given.is("none") => Ok(TakenImages::None),
+        Given::Text(_) | Given::Whole(_) | Given::Number(_) | Given::Other | Given::Plain(_) => Err(Bad::NotThis),
     }
 }
 

@@ -162,9 +162,15 @@ def checks():
     from mistralai.client.models import ChatCompletionStreamRequestTypedDict as Mistral
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as Chat
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming as Responses
+    from perplexity.types.chat.completion_create_params import CompletionCreateParamsStreaming as Perplexity
     from together.types.chat.completion_create_params import CompletionCreateParamsStreaming as Together
 
-    services = {"groq": by_type(Groq), "mistral": by_type(Mistral), "together": by_type(Together)}
+    services = {
+        "groq": by_type(Groq),
+        "mistral": by_type(Mistral),
+        "perplexity": by_type(Perplexity),
+        "together": by_type(Together),
+    }
     protocols = {
         "anthropic_messages": by_type(Anthropic),
         "openai_completions": by_type(Chat),

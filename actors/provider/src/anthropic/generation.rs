@@ -23,7 +23,7 @@ pub(super) enum Generation {
 
 /// The request's `thinking`, where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Thinking {
     /// At most so many tokens of it.
     Enabled {
@@ -32,6 +32,10 @@ pub(super) enum Thinking {
     },
     /// As the model sees fit, within an effort.
     Adaptive,
+    /// Not at all.
+    Disabled,
+    /// Only short notes between the calls of tools: the least that some models do.
+    BetweenTools,
 }
 
 impl Generation {
@@ -68,6 +72,18 @@ impl Generation {
             Self::Budgets | Self::Adaptive => budget(level).is_none(),
             Self::AdaptiveUnsampled | Self::Always => false,
         }
+    }
+}
+
+/// What keeps a model from reasoning that does so by itself; `None` where there is nothing to say, or nothing helps.
+pub(super) fn off(id: &str) -> Option<Thinking> {
+    let id = id.to_ascii_lowercase();
+    let (_, name) = id.split_once("claude-")?;
+    let kind = name.split('-').next()?;
+    match (kind, version(name)?) {
+        ("opus" | "sonnet", (5, 0)) | ("haiku", (5, 5)) => Some(Thinking::Disabled),
+        ("sonnet", (5, 5)) => Some(Thinking::BetweenTools),
+        (_, _) => None,
     }
 }
 

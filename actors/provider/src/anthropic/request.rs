@@ -8,7 +8,7 @@ use playhouse_protocol::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::generation::{Generation, Thinking, budget, effort};
+use super::generation::{Generation, Thinking, budget, effort, off};
 use super::message::{self, begins_with_reasoning};
 use crate::catalogue;
 use crate::wire::messages::Insert;
@@ -152,7 +152,12 @@ fn head<'a>(ask: Ask, config: &'a StreamConfig, own: &str, marks: Marks) -> Head
             config.thinking_level
         }
     };
-    let thinking = generation.thinking(level);
+    let thinking = match level {
+        ThinkingLevel::Off => off(&config.model_config.id),
+        ThinkingLevel::Minimal | ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High => {
+            generation.thinking(level)
+        }
+    };
     let answer = config.response_format.as_deref().zip(answer_tool(config));
     let may_force = !generation.may_think(level);
     let tool_choice = answer.as_ref().map(|_| if may_force { ToolChoice::Any } else { ToolChoice::Auto });

@@ -90,6 +90,7 @@ fn refuses(model: &str, what: &str) -> bool {
     match what {
         "adaptive" => any(&["claude-3", "-4-2025", "-4-0", "-4-1", "-4-5"]),
         "enabled" | "temperature" => any(&["-4-7", "-4-8", "opus-5", "sonnet-5"]),
+        "between_tools" => !any(&["sonnet-5-5"]),
         _ => any(&["opus-5-5", "sonnet-5-5"]),
     }
 }
@@ -111,7 +112,7 @@ fn check_thinking(body: &Fields) -> Checked {
                     let max = body.get("max_tokens").and_then(Value::as_u64);
                     ensure(max.is_none_or(|max| max > budget), || "max_tokens must be above the budget".to_owned())?;
                 }
-                "adaptive" => known(thinking, &["type"])?,
+                "adaptive" | "disabled" | "between_tools" => known(thinking, &["type"])?,
                 other => return Err(format!("no such thinking: {other}")),
             }
             Some(kind)

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::structured::{Format, answer_tool};
 use super::{Dialect, details};
 use crate::thinking::{self, Asked, Switch};
-use crate::wire::messages::Messages;
+use crate::wire::messages::{Mark, Messages};
 use crate::wire::names::{nine_id, wire_id_if, wire_name};
 use crate::wire::schema::parameters;
 use crate::wire::transcripts::Transcripts;
@@ -273,6 +273,10 @@ struct WireFunction {
 }
 
 fn encode_message(dialect: &Dialect, message: &Message, out: &mut Messages) -> Result<(), serde_json::Error> {
+    match dialect.compat.tools {
+        ToolSupport::NotTaken => return encode_in_words(message, out),
+        ToolSupport::Taken => {}
+    }
     match message {
         Message::User { content, .. } => {
             if let Some(between) = after_tool_results(dialect).filter(|_| out.last_role() == Some("tool")) {
@@ -300,6 +304,34 @@ fn encode_message(dialect: &Dialect, message: &Message, out: &mut Messages) -> R
             out.item("tool", &WireMessage::Tool { tool_call_id, content: result_text(content) })
         }
     }
+}
+
+/// A message for a service that takes no tools: calls and results are told in words. Such services want the user and the
+/// model to take turns, so what one side says in a row is one message.
+fn encode_in_words(message: &Message, out: &mut Messages) -> Result<(), serde_json::Error> {
+    let role = match message {
+        Message::User { .. } | Message::ToolResult { .. } => "user",
+        Message::Assistant { .. } => "assistant",
+    };
+    if let Message::ToolResult { tool_name, content, .. } = message {
+        let text = format!("[{tool_name} gave]\n{}", result_text(content));
+        return out.block(role, "content", &Part::Text { text: &text }, Mark::Never);
+    }
+    for block in message.content() {
+        let text = match block {
+            Content::Text { text } if text.is_empty() => continue,
+            Content::Text { text } => Cow::Borrowed(text.as_str()),
+            Content::ToolCall { name, arguments, .. } => Cow::Owned(format!("[called {name} with {arguments}]")),
+            Content::Image { data, mime_type } => {
+                let url = format!("data:{mime_type};base64,{data}");
+                out.block(role, "content", &Part::ImageUrl { image_url: ImageUrl { url } }, Mark::Never)?;
+                continue;
+            }
+            Content::Thinking { .. } => continue,
+        };
+        out.block(role, "content", &Part::Text { text: &text }, Mark::Never)?;
+    }
+    Ok(())
 }
 
 /// What the model is made to say between the results of tools and the user's next words.

@@ -118,6 +118,7 @@ fn known_fields(vendor: Vendor) -> &'static [&'static str] {
             "stream",
             "max_tokens",
             "temperature",
+            "reasoning_effort",
             "prompt_mode",
             "tools",
             "tool_choice",

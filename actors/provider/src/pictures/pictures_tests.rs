@@ -14,11 +14,15 @@ fn picture(bytes: usize, mime_type: &str) -> Content {
     Content::Image { data: "A".repeat(bytes.div_ceil(3) * 4), mime_type: mime_type.to_owned() }
 }
 
-/// What is said of these pictures at a service.
+/// What is said of these pictures at a service, by its example of a model.
 fn refusal(provider: &str, pictures: Vec<Content>) -> Option<String> {
-    let mut config = config("hi");
     let preset = PRESETS.iter().find(|preset| preset.name == provider).unwrap();
-    config.model_config = Arc::new(preset.model("m", |_| None));
+    refusal_by(preset.model(preset.example, |_| None), pictures)
+}
+
+fn refusal_by(model: ModelConfig, pictures: Vec<Content>) -> Option<String> {
+    let mut config = config("hi");
+    config.model_config = Arc::new(model);
     config.messages.push(message(pictures));
     match check(&config) {
         Ok(()) => None,
@@ -29,8 +33,11 @@ fn refusal(provider: &str, pictures: Vec<Content>) -> Option<String> {
 
 #[test]
 fn the_table_is_held_row_by_row() {
-    for (provider, limits) in LIMITS {
-        let refused = |pictures| refusal(provider, pictures);
+    for (provider, part, limits) in LIMITS {
+        let preset = PRESETS.iter().find(|preset| preset.name == *provider).unwrap();
+        let model = preset.model(&format!("x{part}x"), |_| None);
+        assert_eq!(limits_of(&model), Some(*limits), "{provider} {part}");
+        let refused = |pictures| refusal_by(model.clone(), pictures);
         for format in limits.formats {
             assert_eq!(refused(vec![picture(10, format)]), None, "{provider} {format}");
         }
@@ -83,6 +90,16 @@ fn pixels_are_counted_where_they_are_limited() {
     assert_eq!(refusal("anthropic", vec![of(2_001); 20]), None);
     let told = refusal("anthropic", vec![of(2_001); 21]).unwrap();
     assert!(told.contains("at most 2000 are taken with more than 20 pictures"), "{told}");
+}
+
+#[test]
+fn a_model_with_a_small_window_takes_fewer() {
+    let told = refusal("anthropic", vec![picture(1, "image/png"); 101]).unwrap();
+    assert!(told.contains("has 101 pictures, and at most 100 are taken at once"), "{told}");
+    let preset = PRESETS.iter().find(|preset| preset.name == "anthropic").unwrap();
+    let larger = ModelConfig { context_window: Some(1_000_000), ..preset.model("claude-opus-5", |_| None) };
+    assert_eq!(refusal_by(larger.clone(), vec![picture(1, "image/png"); 600]), None);
+    assert!(refusal_by(larger, vec![picture(1, "image/png"); 601]).is_some());
 }
 
 #[test]

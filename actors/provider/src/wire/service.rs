@@ -9,7 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use jiff::Timestamp;
-use playhouse_protocol::{Content, Message, ProviderError, StreamConfig};
+use playhouse_protocol::catalogue::nearest;
+use playhouse_protocol::{Content, Message, ModelConfig, ProviderError, StreamConfig};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -182,7 +183,12 @@ impl Service {
     }
 
     /// Sends a request, and gives the answer if it is a success.
-    async fn send(&self, mut request: HttpRequest, until: Instant) -> Result<HttpResponse, ProviderError> {
+    async fn send(
+        &self,
+        mut request: HttpRequest,
+        until: Instant,
+        model: &ModelConfig,
+    ) -> Result<HttpResponse, ProviderError> {
         let exchange = async {
             request.headers.extend(self.headers.clone());
             self.credentials.authorize(&mut request).await?;
@@ -196,17 +202,21 @@ impl Service {
             let wait = retry_after(&response.headers, Timestamp::now());
             let body = self.text_of(&mut response.body).await;
             let error = self.protocol.classify(response.status, &response.headers, &body, wait);
-            return Err(self.explained(response.status, &response.headers, error));
+            return Err(self.explained(response.status, &response.headers, error, model));
         }
         Ok(response)
     }
 
     /// The error of an answer that failed, with what to do about it where more is known here than in its protocol.
-    fn explained(&self, status: u16, headers: &HeaderMap, error: ProviderError) -> ProviderError {
+    fn explained(&self, status: u16, headers: &HeaderMap, error: ProviderError, model: &ModelConfig) -> ProviderError {
         let place = &self.place;
         match (status, error) {
             (404, ProviderError::Api { message }) => {
-                ProviderError::Api { message: format!("{message}; check the model's id and the base URL ({place})") }
+                let near = nearest(&model.provider, &model.id);
+                let near = near.map(|near| format!(": did you mean `{}/{near}`?", model.provider)).unwrap_or_default();
+                ProviderError::Api {
+                    message: format!("{message}; check the model's id and the base URL ({place}){near}"),
+                }
             }
             (300..400, ProviderError::Api { .. }) => {
                 let target = redirect_target(headers, place).unwrap_or_else(|| "an address it does not say".to_owned());
@@ -233,10 +243,15 @@ impl Service {
     }
 
     /// Asks for a turn, and gives the body that streams the answer.
-    async fn request(&self, mut request: HttpRequest, until: Instant) -> Result<Body, ProviderError> {
+    async fn request(
+        &self,
+        mut request: HttpRequest,
+        until: Instant,
+        model: &ModelConfig,
+    ) -> Result<Body, ProviderError> {
         let expected = self.protocol.content_type();
         request.headers.insert(ACCEPT, HeaderValue::from_static(expected));
-        let mut response = self.send(request, until).await?;
+        let mut response = self.send(request, until, model).await?;
         match content_type(&response.headers) {
             // A service that does not say what it sends is judged by what it sends.
             None => Ok(response.body),
@@ -344,7 +359,7 @@ impl Service {
         pictures::check(config)?;
         let request = self.protocol.request(config, &self.transcripts)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
-        let mut body = self.request(request, first_until).await?;
+        let mut body = self.request(request, first_until, &config.model_config).await?;
         let mut decoder = self.protocol.decoder(config, self.options.limits);
         self.read(&mut body, decoder.as_mut(), first_until, tx).await?;
         let unknown = decoder.unknown_events();
@@ -367,8 +382,8 @@ impl Service {
         })
     }
 
-    async fn count(&self, request: HttpRequest) -> Result<u64, ProviderError> {
-        let mut response = self.send(request, Instant::now() + COUNT_WAIT).await?;
+    async fn count(&self, request: HttpRequest, model: &ModelConfig) -> Result<u64, ProviderError> {
+        let mut response = self.send(request, Instant::now() + COUNT_WAIT, model).await?;
         let body = read_start(&mut response.body, ERROR_BODY, ERROR_BODY_WAIT).await;
         self.protocol.counted(&body).ok_or_else(|| {
             let text = self.redact(String::from_utf8_lossy(&body).into_owned());
@@ -396,7 +411,7 @@ impl StreamProvider for Service {
 
     async fn count_tokens(&self, config: &StreamConfig) -> Result<Option<u64>, ProviderError> {
         let Some(request) = self.protocol.count_request(config, &self.transcripts) else { return Ok(None) };
-        let counted = self.count(request?).await;
+        let counted = self.count(request?, &config.model_config).await;
         counted.map(Some).map_err(|error| redact_error(error, |text| self.redact(text)))
     }
 
