@@ -18,12 +18,12 @@ use crate::cli::commands::damaged;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::house::unusable;
-use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::follow::{SessionHome, unwritten};
 use crate::cli::terminal::text::{Tint, error_line, for_stdout, one_line, width};
 use crate::cli::terminal::view::write_out;
 
 /// Lists, shows or removes.
-pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
+pub fn sessions(args: SessionsArgs, folder: &Path, kept: &SessionHome) -> Result<(), Exit> {
     match args.command {
         SessionsCommand::List { all, json } => {
             let here = here()?;
@@ -38,7 +38,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
             let session = session.find(folder, here)?;
             let store = look(folder)?;
             let summary = SessionSummary::read(&*store, &session).map_err(Exit::refused)?;
-            tell_damage(&summary);
+            tell_damage(&summary, kept);
             match json {
                 true => print_each(store.read(&session, Seq::default()).map_err(Exit::refused)?, |(seq, entry)| {
                     entry_line(seq, &entry).map_err(Exit::refused)
@@ -50,7 +50,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
                     })?;
                 }
             }
-            tell_state(&summary);
+            tell_state(&summary, kept);
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
@@ -69,9 +69,10 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
 }
 
 /// Says what is wrong with a session's journal, before anything of it is shown.
-pub(super) fn tell_damage(summary: &SessionSummary) {
+pub(super) fn tell_damage(summary: &SessionSummary, kept: &SessionHome) {
+    let session = kept.short(&summary.session_id);
     for damage in &summary.damage {
-        error_line("warning: ", &format!("the journal of session {}: {damage}", summary.session_id), Tint::Red);
+        error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
     }
 }
 
@@ -89,15 +90,15 @@ pub(super) fn along(
 }
 
 /// Says how a session stands, beside its conversation.
-fn tell_state(summary: &SessionSummary) {
+fn tell_state(summary: &SessionSummary, kept: &SessionHome) {
     let (word, more) = state_words(&summary.status);
     let text = match (&summary.held_by, more) {
         (Some(holder), _) => format!("running (pid {})", holder.pid),
         (None, Some(more)) => format!("{word}: {more}"),
         (None, None) => word.to_owned(),
     };
-    error_line(&format!("session {}: ", summary.session_id), &one_line(&text), Tint::Dim);
-    if let (None, Some(advice)) = (&summary.held_by, damaged::advice(summary)) {
+    error_line(&format!("session {}: ", kept.short(&summary.session_id)), &one_line(&text), Tint::Dim);
+    if let (None, Some(advice)) = (&summary.held_by, damaged::advice(summary, kept)) {
         error_line("", &advice, Tint::None);
     }
 }
