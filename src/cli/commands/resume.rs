@@ -82,8 +82,7 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
     let mut watch = work.watch(Runs::One);
     match (&summary.status, work.accept) {
         (SessionStatus::Done, _) => {
-            let short = work.kept.short(session);
-            error_line("", &format!("session {short} is finished: nothing to resume"), Tint::None);
+            error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
             Ok(())
         }
         (SessionStatus::Damaged { .. }, Accept::Nothing) => {
