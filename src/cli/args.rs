@@ -299,9 +299,9 @@ pub struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// One line per session of this directory, the newest first
+    /// One line per session of this directory, the newest first, at most 50
     List {
-        /// Those of other directories too, this one's first
+        /// All of them, and those of other directories too
         #[arg(long)]
         all: bool,
         /// Print one session per line as JSON, those of every directory

@@ -66,12 +66,12 @@ fn perform(cli: Cli) -> Result<(), Exit> {
             on_runtime(plan::plan(args, config, kept))
         }
         Command::Sessions(args) => {
-            let (folder, _) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
-            sessions::sessions(args, &folder)
+            let (folder, kept) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
+            sessions::sessions(args, &folder, &kept)
         }
         Command::Audit(args) => {
-            let (folder, _) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
-            audit::audit(args, &folder)
+            let (folder, kept) = folders::data_dir(&without_project(&cli.shared, Flags::new())?, &cli.shared)?;
+            audit::audit(args, &folder, &kept)
         }
         Command::Models(args) => models::models(&args),
         Command::Config(args) => match args.command {

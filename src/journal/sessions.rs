@@ -57,6 +57,17 @@ struct Placed<'a> {
 impl<'a> SessionTable<'a> {
     /// A table of these sessions: `now` is in unix milliseconds; lines have at most `width` characters.
     pub fn new(all: &'a [SessionSummary], now: u64, width: usize) -> Self {
+        Self::of_some(all, [], now, width)
+    }
+
+    /// As [`SessionTable::new`], where there are others that are not shown: no id is cut so short that it could be one of
+    /// theirs.
+    pub fn of_some(
+        all: &'a [SessionSummary],
+        others: impl IntoIterator<Item = &'a SessionId>,
+        now: u64,
+        width: usize,
+    ) -> Self {
         let known: HashSet<&SessionId> = all.iter().map(|session| &session.session_id).collect();
         let mut children = HashMap::<&SessionId, Vec<&SessionSummary>>::new();
         let mut waiting = Vec::new();
@@ -73,7 +84,7 @@ impl<'a> SessionTable<'a> {
             waiting.extend(below.map(|session| Placed { session, depth, root }));
             rows.push(placed);
         }
-        let ids = shown_ids(known.into_iter().collect(), width);
+        let ids = shown_ids(known.into_iter().chain(others).collect(), width);
         let mut table = Self { rows, ids, id_width: 0, now, width };
         let wide = |row: &Placed| table.id(row.session).len() + 2 * row.depth;
         table.id_width = table.rows.iter().map(wide).max().unwrap_or_default().max(2);
@@ -148,6 +159,7 @@ impl<'a> SessionTable<'a> {
 fn shown_ids(mut ids: Vec<&SessionId>, width: usize) -> HashMap<&SessionId, &str> {
     // Whoever has most in common with an id stands beside it.
     ids.sort_unstable();
+    ids.dedup();
     let near =
         |at: usize| [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| ids.get(at).copied());
     let shown = |at, id| if width >= WHOLE_IDS { SessionId::as_str(id) } else { short_id(id, near(at)) };
@@ -218,6 +230,9 @@ mod tests {
         let shown = shown_ids(ids.iter().collect(), 80);
         assert!(ids.iter().zip(&short).all(|(id, short)| shown[id] == *short), "{shown:?}");
         assert_eq!(shown_ids(ids.iter().collect(), 120)[&ids[0]], "0190aaaabbbb-1234");
+        let one = [summary(ids[0].as_str(), None, "x")];
+        let table = SessionTable::of_some(&one, &ids, 0, 80);
+        assert!(table.rows(|_| true).starts_with("0190aaaabbbb-12  "), "others that are not shown count");
     }
 
     #[test]

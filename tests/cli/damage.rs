@@ -49,7 +49,7 @@ fn f57_a_session_with_any_line_unreadable_is_damaged_and_goes_on_when_that_is_ac
         assert!(words.contains("  damaged  ") && words.contains("--accept-broken-chain"), "line {broken}: {words}");
         let done = desk.run(&["resume"]);
         assert_eq!((done.code, done.out.as_str()), (Some(1), ""), "line {broken}: {done:?}");
-        assert!(done.err.contains(&session), "line {broken}: {done:?}");
+        assert!(done.err.contains(&session[..12]), "line {broken}: {done:?}");
         desk.run(&["resume", &session]).refused(&["is damaged", "--accept-broken-chain"]);
         desk.run(&["run", "on", "--session", &session]).refused(&["is damaged", "--accept-broken-chain"]);
         assert_eq!(std::fs::read(&journal).unwrap(), bytes, "line {broken}: looking changes nothing");
@@ -60,7 +60,7 @@ fn f57_a_session_with_any_line_unreadable_is_damaged_and_goes_on_when_that_is_ac
         let new = sessions.iter().find(|one| one["session_id"] != session.as_str()).unwrap();
         assert_eq!((&new["status"], &new["kind"]), (&json!("done"), &json!("cli")), "line {broken}");
         let new = new["session_id"].as_str().unwrap().to_owned();
-        assert!(done.err.contains(&new), "line {broken}: {done:?}");
+        assert!(done.err.contains(&new[..12]), "line {broken}: {done:?}");
         // The prompt is there whichever line was lost: `input` and `turn_started` both have it.
         assert!(desk.run(&["sessions", "show", &new]).out.contains("say it"), "line {broken}");
         let opened = &desk.entries(&new)[0]["body"];
@@ -80,7 +80,7 @@ fn f57_a_journal_that_is_garbage_is_damaged_and_nothing_goes_on() {
         assert_eq!(desk.sessions()[0]["status"], "damaged", "{garbage:?}");
         let done = desk.run(&["resume"]);
         assert_eq!(done.code, Some(1), "{done:?}");
-        assert!(done.err.contains(&session) && !done.err.contains("nothing to resume"), "{done:?}");
+        assert!(done.err.contains(&session[..12]) && !done.err.contains("nothing to resume"), "{done:?}");
         let done = accept(&desk, &session);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.err.contains("can be read: remove it"), "{done:?}");
@@ -121,6 +121,32 @@ fn f57_a_journal_under_another_sessions_name_does_not_go_on() {
     let done = desk.run(&["run", "b", "--session", copy]);
     assert!(done.code != Some(0) && done.err.contains(&session), "{done:?}");
     assert_eq!(std::fs::read(&journal).unwrap(), whole, "the session itself is as it was");
+}
+
+#[test]
+fn f57_what_is_said_of_a_damaged_session_names_it_by_a_short_id() {
+    let (desk, journal, session) = killed();
+    let whole = std::fs::read_to_string(&journal).unwrap();
+    let second = whole.lines().nth(1).unwrap();
+    std::fs::write(&journal, whole.replace(second, "garbage")).unwrap();
+    let short = &session[..12];
+    let show = format!("playhouse sessions show {short}`");
+    for args in [&["resume"][..], &["resume", short], &["run", "on", "--session", short], &["sessions", "show", short]]
+    {
+        let done = desk.run(args);
+        assert!(done.err.contains(&show) && !done.err.contains(&session), "{args:?}: {done:?}");
+    }
+    let done = desk.run(&["audit", "show", short]);
+    assert!(done.err.contains(&format!("session {short}: line 2")) && !done.err.contains(&session), "{done:?}");
+    let elsewhere = desk.run(&["--data-dir", desk.data().to_str().unwrap(), "resume", short]);
+    let flag = format!("playhouse resume {short} --data-dir {} --accept-broken-chain`", desk.data().display());
+    assert!(elsewhere.err.contains(&flag), "{elsewhere:?}");
+    let done = accept(&desk, short);
+    done.said("as far as it goes\n");
+    assert!(
+        done.err.contains(&format!("session {short} goes on as session ")) && !done.err.contains(&session),
+        "{done:?}"
+    );
 }
 
 #[test]

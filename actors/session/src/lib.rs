@@ -27,7 +27,7 @@ pub use store::files::disk;
 pub use store::files::folder::DataDir;
 pub use store::files::{FileOptions, FileStore, look, open};
 pub use store::memory::MemoryStore;
-pub use store::{Appended, Group, Holder, Loaded, Promises, Records, Store, Sync, Take};
+pub use store::{Appended, Group, Holder, Loaded, Promises, Records, SessionHead, Store, Sync, Take, Whereabouts};
 pub use views::along::{Along, Branch, fold_chain};
 pub use views::reader::Reader;
 pub use views::summary::{LastRun, SessionStatus, SessionSummary};

@@ -7,7 +7,9 @@ pub(crate) mod error;
 pub(crate) mod files;
 pub(crate) mod memory;
 
+use std::collections::HashSet;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use playhouse_protocol::{Durability, Entry, NodeId, Seq, SessionId};
@@ -84,6 +86,36 @@ impl Promises {
             (Durability::None, _) | (Durability::Os, Durability::Os) | (_, Durability::Flush) => true,
             (Durability::Os | Durability::Flush, Durability::None) | (Durability::Flush, Durability::Os) => false,
         }
+    }
+}
+
+/// What is known of a session before its journal is read: enough to choose which ones to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionHead {
+    /// Whose journal it is.
+    pub session_id: SessionId,
+    /// The session of the agent that started its agent; `None` also when that cannot be read.
+    pub parent: Option<SessionId>,
+    /// Whether it works in the directory that was asked about.
+    pub whereabouts: Whereabouts,
+}
+
+/// Whether a session works in a directory, as far as that can be told before its journal is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It was there once, or nobody knows where it is. Its summary tells.
+    MaybeHere,
+    /// It never was there.
+    Elsewhere,
+}
+
+impl SessionHead {
+    fn of(summary: SessionSummary, directory: &Path) -> Self {
+        let whereabouts = match summary.cwd {
+            Some(cwd) if cwd != directory => Whereabouts::Elsewhere,
+            Some(_) | None => Whereabouts::MaybeHere,
+        };
+        Self { session_id: summary.session_id, parent: summary.parent, whereabouts }
     }
 }
 
@@ -224,6 +256,20 @@ pub trait Store: Send + std::marker::Sync + fmt::Debug + 'static {
 
     /// Every session, newest first. A damaged one is listed with its damage.
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError>;
+
+    /// The summaries of these sessions, newest first. One that is gone is left out.
+    fn summaries(&self, sessions: &[SessionId]) -> Result<Vec<SessionSummary>, StoreError> {
+        let wanted: HashSet<&SessionId> = sessions.iter().collect();
+        let mut all = self.list()?;
+        all.retain(|session| wanted.contains(&session.session_id));
+        Ok(all)
+    }
+
+    /// What is known of every session before it is read, the one that was written to last first; and whether it may be
+    /// one that works in `directory`.
+    fn heads(&self, directory: &Path) -> Result<Vec<SessionHead>, StoreError> {
+        Ok(self.list()?.into_iter().map(|session| SessionHead::of(session, directory)).collect())
+    }
 
     /// Every session's id, in order.
     fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {

@@ -5,8 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{entry, id, numbered, opened, prompt, prompts};
+use playhouse_protocol::entry::{Opened, Settings};
 use playhouse_protocol::{Content, Durability, Entry, EntryBody, Message, Seq, SessionId};
-use playhouse_session::{FileStore, Group, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take};
+use playhouse_session::{
+    FileStore, Group, Loaded, MemoryStore, SessionStatus, Store, StoreError, Sync, Take, Whereabouts,
+};
 
 fn conforms<S: Store>(make: impl Fn() -> S) {
     unknown_sessions(make());
@@ -17,6 +20,7 @@ fn conforms<S: Store>(make: impl Fn() -> S) {
     sessions_are_independent(make());
     rest_and_release_keep_the_journal(make());
     lists_are_newest_first(make());
+    heads_tell_whom_to_read(make());
     removed_is_gone(make());
     many_threads_append_at_once(make());
     long_content_comes_back(make());
@@ -156,6 +160,41 @@ fn lists_are_newest_first(store: impl Store) {
         (&newest.status, &list[1].status),
         (&SessionStatus::Unfinished { unreachable: None }, &SessionStatus::Done)
     );
+}
+
+fn heads_tell_whom_to_read(store: impl Store) {
+    let begun = |name: &str, cwd: &str| match &opened(name).body {
+        EntryBody::Opened(begun) => {
+            let settings = Settings { cwd: cwd.into(), ..Settings::clone(&begun.settings) };
+            entry(name, 1_000, EntryBody::Opened(Opened { settings: settings.into(), ..Opened::clone(begun) }.into()))
+        }
+        other => panic!("{other:?}"),
+    };
+    let moved = |cwd: &str| match &begun("x", cwd).body {
+        EntryBody::Opened(begun) => {
+            let settings = begun.settings.clone();
+            entry("moved", 2_000, EntryBody::Configured { input_id: None, settings })
+        }
+        other => panic!("{other:?}"),
+    };
+    let kept = [
+        ("here", vec![begun("here", "/a \"b\"")]),
+        ("there", vec![begun("there", "/c"), prompt("p", "\"cwd\":\"/a \\\"b\\\"\"")]),
+        ("came", vec![begun("came", "/c"), moved("/a \"b\"")]),
+        ("deeper", vec![begun("deeper", "/a \"b\"/d")]),
+    ];
+    for (name, entries) in &kept {
+        let epoch = store.own(&id(name)).unwrap();
+        store.append(&id(name), epoch, entries, Sync::Kernel).unwrap();
+    }
+    let heads = store.heads("/a \"b\"".as_ref()).unwrap();
+    let of = |name: &str| heads.iter().find(|head| head.session_id == id(name)).unwrap().whereabouts;
+    assert_eq!(heads.len(), 4);
+    assert_eq!(["here", "came"].map(of), [Whereabouts::MaybeHere; 2]);
+    assert_eq!(["there", "deeper"].map(of), [Whereabouts::Elsewhere; 2]);
+    let summaries = store.summaries(&[id("here"), id("came"), id("nobody")]).unwrap();
+    let names: Vec<_> = summaries.iter().map(|summary| summary.session_id.as_str()).collect();
+    assert_eq!(names, ["came", "here"]);
 }
 
 fn removed_is_gone(store: impl Store) {

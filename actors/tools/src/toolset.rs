@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use jsonschema::{PatternOptions, Validator};
 use playhouse_protocol::entry::BlockStage;
 use playhouse_protocol::{
     Access, EffectClass, Level, StateType, States, Subject, ToolDefinition, ToolError, ToolResult,
 };
+use playhouse_schema::{Misfit, Misfits, Schema};
 use playhouse_supervision::panic_text;
 use serde_json::Value;
 
@@ -22,8 +22,6 @@ use crate::tool::Tool;
 /// Caps on what a refusal tells the model.
 const MAX_ERRORS: usize = 10;
 const MAX_ERROR_CHARS: usize = 200;
-/// Arguments come from a model: a pattern must not be able to hold up a mailbox.
-const BACKTRACK_LIMIT: usize = 50_000;
 
 /// An agent's tools: immutable, cheap to clone.
 #[derive(Clone)]
@@ -38,7 +36,7 @@ struct Inner {
 struct Compiled {
     tool: Arc<dyn Tool>,
     definition: ToolDefinition,
-    validator: Validator,
+    schema: Schema,
     states: Vec<StateType>,
 }
 
@@ -62,7 +60,7 @@ pub enum ToolSetError {
     InvalidSchema {
         /// The tool whose schema it is.
         name: String,
-        /// The validator's words.
+        /// Where it is wrong, and what is.
         reason: String,
     },
 }
@@ -187,7 +185,7 @@ impl ToolSet {
             let reason = format!("they are not valid JSON; send one JSON object, complete: {}", cut(text, 80));
             return refused(ToolError::InvalidArgs(reason).to_string());
         }
-        if let Some(reason) = mismatch(&compiled.validator, args) {
+        if let Some(reason) = mismatch(&compiled.schema, args) {
             return refused(ToolError::InvalidArgs(reason).to_string());
         }
         let tool = &compiled.tool;
@@ -217,26 +215,19 @@ fn compile(tool: Arc<dyn Tool>) -> Result<Compiled, ToolSetError> {
     if !parameters.is_object() {
         return Err(invalid("it is not a JSON object".to_owned()));
     }
-    let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT);
-    let built = jsonschema::options().offline().with_pattern_options(patterns).build(&parameters);
-    let validator = built.map_err(|error| invalid(cut(&error.to_string(), 500)))?;
+    let schema = Schema::new(&parameters).map_err(|error| invalid(cut(&error.to_string(), 500)))?;
     let definition = ToolDefinition { name, description: tool.description().to_owned(), parameters };
     let states = tool.states();
-    Ok(Compiled { tool, definition, validator, states })
+    Ok(Compiled { tool, definition, schema, states })
 }
 
-fn mismatch(validator: &Validator, args: &Value) -> Option<String> {
-    let mut told = Vec::new();
-    let mut more = 0_usize;
-    for error in validator.iter_errors(args) {
-        if told.len() == MAX_ERRORS {
-            more += 1;
-            continue;
-        }
-        let path = error.instance_path().to_string();
+fn mismatch(schema: &Schema, args: &Value) -> Option<String> {
+    let Misfits { first, more } = schema.misfits(args, MAX_ERRORS);
+    let tell = |Misfit { path, text }: &Misfit| {
         let at = if path.is_empty() { "arguments" } else { path.as_str() };
-        told.push(format!("{}: {}", cut(at, MAX_ERROR_CHARS), cut(&error.to_string(), MAX_ERROR_CHARS)));
-    }
+        format!("{}: {}", cut(at, MAX_ERROR_CHARS), cut(text, MAX_ERROR_CHARS))
+    };
+    let mut told: Vec<String> = first.iter().map(tell).collect();
     if more > 0 {
         told.push(format!("and {more} more"));
     }

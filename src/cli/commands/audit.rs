@@ -12,10 +12,11 @@ use crate::cli::args::{AuditArgs, AuditCommand};
 use crate::cli::commands::sessions::{along, look, print, print_each, tell_damage};
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
+use crate::cli::terminal::follow::SessionHome;
 use crate::cli::terminal::text::{Tint, error_line, one_line};
 
 /// `playhouse audit`: verifies journals, or shows what was decided in one.
-pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
+pub fn audit(args: AuditArgs, folder: &Path, kept: &SessionHome) -> Result<(), Exit> {
     match args.command {
         AuditCommand::Verify { sessions, heads, json } => {
             let sessions = sessions.iter().map(|name| name.find(folder, here)).collect::<Result<_, _>>()?;
@@ -25,7 +26,7 @@ pub fn audit(args: AuditArgs, folder: &Path) -> Result<(), Exit> {
         AuditCommand::Show { session, json } => {
             let session = session.find(folder, here)?;
             let store = look(folder)?;
-            tell_damage(&SessionSummary::read(&*store, &session).map_err(Exit::refused)?);
+            tell_damage(&SessionSummary::read(&*store, &session).map_err(Exit::refused)?, kept);
             let mut decisions = Decisions::default();
             print_each(along(&*store, &session).map_err(Exit::refused)?, |(seq, entry)| {
                 let step = decisions.step(seq, &entry);

@@ -15,8 +15,8 @@ use playhouse::protocol::{AgentMessage, SessionId};
 use playhouse::session::{Branch, LastRun, SessionStatus, SessionSummary, StoreError};
 
 use crate::cli::exit::Exit;
+use crate::cli::terminal::follow::{SessionHome, Watch};
 use crate::cli::terminal::text::Tint;
-use crate::cli::terminal::view::View;
 
 /// Whether the user accepts that a journal is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +34,18 @@ impl Accept {
 }
 
 /// What a session is that cannot go on because its journal is damaged, and what to do.
-pub fn advice(summary: &SessionSummary) -> Option<String> {
+pub fn advice(summary: &SessionSummary, kept: &SessionHome) -> Option<String> {
     let SessionStatus::Damaged { last_run } = &summary.status else { return None };
-    let session = &summary.session_id;
+    let (session, flag) = (kept.short(&summary.session_id), kept.flag());
     Some(match last_run {
         LastRun::Unknown => format!(
             "the journal of session `{session}` is damaged, and what was left to do cannot be told: see `playhouse sessions \
-             show {session}`, then go on as far as it goes with `playhouse resume {session} --accept-broken-chain`, or \
-             remove it with `playhouse sessions rm {session}`"
+             show {session}{flag}`, then go on as far as it goes with `playhouse resume {session}{flag} \
+             --accept-broken-chain`, or remove it with `playhouse sessions rm {session}{flag}`"
         ),
         LastRun::Ended => format!(
             "the journal of session `{session}` is damaged; its last run had ended: to go on from what can be read, `playhouse \
-             run --session {session} --accept-broken-chain PROMPT`"
+             run --session {session}{flag} --accept-broken-chain PROMPT`"
         ),
     })
 }
@@ -58,18 +58,21 @@ pub async fn go_on(
     session: &SessionId,
     settings: Settings,
     from: &FromConfig,
-    view: &mut View,
+    watch: &mut Watch,
 ) -> Result<(AgentHandle, Messages), Exit> {
     let (messages, unsaid) = readable(house, session, &settings).await.map_err(Exit::refused)?;
+    let short = watch.kept.short(session);
     if messages.is_empty() && unsaid.is_empty() {
+        let flag = watch.kept.flag();
         let text = format!(
-            "nothing of the conversation of session `{session}` can be read: remove it with `playhouse sessions rm {session}`"
+            "nothing of the conversation of session `{short}` can be read: remove it with `playhouse sessions rm {short}{flag}`"
         );
         return Err(Exit::Failed(text));
     }
     let agent = from.agent(house, settings).map_err(Exit::refused)?.messages(messages);
     let agent = agent.spawn().await.map_err(Exit::refused)?;
-    view.note(Tint::Red, &format!("what can be read of session {session} goes on as session {}", agent.session_id()));
+    let new = watch.kept.short(&agent.session_id());
+    watch.view.note(Tint::Red, &format!("what can be read of session {short} goes on as session {new}"));
     Ok((agent, unsaid))
 }
 

@@ -79,15 +79,13 @@ async fn carry_out(house: &House, session: &SessionId, what: PlanCommand, watch:
 async fn bring(house: &House, session: &SessionId, watch: &mut Watch) -> Result<AgentHandle, Exit> {
     let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
-    tell_damage(&summary, &mut watch.view);
-    if let Some(advice) = damaged::advice(&summary) {
+    tell_damage(&summary, watch);
+    if let Some(advice) = damaged::advice(&summary, &watch.kept) {
         return Err(Exit::Refused(advice));
     }
     if summary.status.is_unfinished() && !summary.status.has_ended() {
-        let text = format!(
-            "session `{session}` has a run that is not finished: playhouse resume {}",
-            watch.kept.short(session)
-        );
+        let (short, flag) = (watch.kept.short(session), watch.kept.flag());
+        let text = format!("session `{short}` has a run that is not finished: playhouse resume {short}{flag}");
         return Err(Exit::Refused(text));
     }
     let agent = house.resume(session).await.map_err(Exit::refused)?;

@@ -86,21 +86,22 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
             Ok(())
         }
         (SessionStatus::Damaged { .. }, Accept::Nothing) => {
-            Err(Exit::Refused(damaged::advice(&summary).unwrap_or_default()))
+            Err(Exit::Refused(damaged::advice(&summary, &work.kept).unwrap_or_default()))
         }
         (SessionStatus::Damaged { .. }, Accept::Damage) => {
-            tell_damage(&summary, &mut watch.view);
+            tell_damage(&summary, &mut watch);
             let settings = work.from.settings(here()?).map_err(Exit::refused)?;
             work.from.check(&settings).await.map_err(Exit::refused)?;
-            let (agent, unsaid) = damaged::go_on(house, session, settings, &work.from, &mut watch.view).await?;
+            let (agent, unsaid) = damaged::go_on(house, session, settings, &work.from, &mut watch).await?;
             let mut events = agent.subscribe_tree_with(EVENTS);
             let asked = match unsaid.is_empty() {
                 true => asked_to_go_on(&agent, None).await,
                 false => said(&agent, unsaid).await.map(Some),
             };
             let Some(input_id) = asked.map_err(as_failure)? else {
+                let (short, flag) = (work.kept.short(session), work.kept.flag());
                 let text = "its conversation ends with the model's words: go on with `playhouse run --session";
-                return Err(Exit::Failed(format!("{text} {session} --accept-broken-chain PROMPT`")));
+                return Err(Exit::Failed(format!("{text} {short}{flag} --accept-broken-chain PROMPT`")));
             };
             house.name_successor(session, agent.session_id()).await.map_err(Exit::refused)?;
             let followed = watch.follow(&agent, &input_id, &mut events).await;
@@ -166,7 +167,7 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
     }
     let mut worst = Ok(());
     for summary in lost {
-        worst = worse(worst, Err(Exit::Failed(damaged::advice(summary).unwrap_or_default())));
+        worst = worse(worst, Err(Exit::Failed(damaged::advice(summary, &work.kept).unwrap_or_default())));
     }
     while let Some(done) = tasks.join_next().await {
         let done = done.unwrap_or_else(|error| Err(Exit::Failed(format!("a session was lost: {error}"))));
@@ -187,7 +188,7 @@ async fn is_anothers(house: &House, session: &SessionId) -> bool {
 }
 
 async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: Wake) -> Result<(), Exit> {
-    tell_damage(summary, &mut watch.view);
+    tell_damage(summary, &mut watch);
     let done = finish(house, summary, &mut watch, wake).await;
     watch.view.finish(done)
 }
@@ -224,13 +225,15 @@ pub async fn finish(house: &House, summary: &SessionSummary, watch: &mut Watch, 
         Ok(state) => state,
         Err(error) => {
             let reason = parked_reason(house, &agent, &error);
-            return Err(Exit::Refused(format!("session `{session}` cannot go on: {reason}")));
+            return Err(Exit::Refused(format!("session `{}` cannot go on: {reason}", watch.kept.short(session))));
         }
     };
     if summary.status.has_ended() {
         let Some(input_id) = asked_to_go_on(&agent, last_turn(house, summary).await?).await? else {
             let short = watch.kept.short(session);
-            let hint = format!("session {short} has nothing to go on with: playhouse run --session {short} PROMPT");
+            let flag = watch.kept.flag();
+            let hint =
+                format!("session {short} has nothing to go on with: playhouse run --session {short}{flag} PROMPT");
             watch.view.note(Tint::None, &hint);
             return Ok(());
         };
@@ -313,8 +316,9 @@ pub fn refuse_if_not_ours(summary: &SessionSummary) -> Result<(), Exit> {
 }
 
 /// Says what is wrong with a journal.
-pub fn tell_damage(summary: &SessionSummary, view: &mut View) {
+pub fn tell_damage(summary: &SessionSummary, watch: &mut Watch) {
+    let session = watch.kept.short(&summary.session_id);
     for damage in &summary.damage {
-        view.warn(&format!("warning: the journal of session {}: {damage}", summary.session_id));
+        watch.view.warn(&format!("warning: the journal of session {session}: {damage}"));
     }
 }

@@ -246,16 +246,17 @@ async fn reopen(
     let summary = house.session(session).await.map_err(Exit::refused)?;
     refuse_if_not_ours(&summary)?;
     if let Some(kind) = summary.kind.as_ref().filter(|kind| *kind != KIND) {
-        let text = format!("session `{session}` is of the kind `{kind}`: go on with it in the program that made it");
+        let short = watch.kept.short(session);
+        let text = format!("session `{short}` is of the kind `{kind}`: go on with it in the program that made it");
         return Err(Exit::Refused(text));
     }
-    match (damaged::advice(&summary), request.accept) {
-        (None, _) => resume::tell_damage(&summary, &mut watch.view),
+    match (damaged::advice(&summary, &watch.kept), request.accept) {
+        (None, _) => resume::tell_damage(&summary, watch),
         (Some(_), Accept::Damage) => {
-            resume::tell_damage(&summary, &mut watch.view);
+            resume::tell_damage(&summary, watch);
             let settings = request.settings(begun(house))?;
             request.check(&settings).await?;
-            return damaged::go_on(house, session, settings, &request.from, &mut watch.view).await;
+            return damaged::go_on(house, session, settings, &request.from, watch).await;
         }
         (Some(advice), Accept::Nothing) => return Err(Exit::Refused(advice)),
     }

@@ -1,6 +1,6 @@
 //! `playhouse sessions`: what is in the data directory. Needs no house.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use playhouse::agent::StoredEvents;
 use playhouse::journal::{Conversation, SessionTable, entry_line, state_words};
 use playhouse::protocol::{Entry, Seq, SessionId};
-use playhouse::session::{self, Along, Branch, SessionSummary, Store, StoreError};
+use playhouse::session::{self, Along, Branch, SessionHead, SessionSummary, Store, StoreError, Whereabouts};
 use serde_json::json;
 
 use crate::cli::args::{SessionsArgs, SessionsCommand};
@@ -18,22 +18,27 @@ use crate::cli::commands::damaged;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::house::unusable;
-use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::follow::{SessionHome, unwritten};
 use crate::cli::terminal::text::{Tint, error_line, for_stdout, one_line, width};
 use crate::cli::terminal::view::write_out;
 
 /// Lists, shows or removes.
-pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
+pub fn sessions(args: SessionsArgs, folder: &Path, kept: &SessionHome) -> Result<(), Exit> {
     match args.command {
         SessionsCommand::List { all, json } => {
-            let stored = if folder.exists() { look(folder)?.list().map_err(Exit::refused)? } else { Vec::new() };
-            if json { list_json(&stored) } else { list(&stored, all, folder) }
+            let here = here()?;
+            let listed = match (folder.exists(), json || all) {
+                (false, _) => Listed::default(),
+                (true, true) => Listed { shown: look(folder)?.list().map_err(Exit::refused)?, ..Listed::default() },
+                (true, false) => Listed::first_page(&*look(folder)?, &here).map_err(Exit::refused)?,
+            };
+            if json { list_json(&listed.shown) } else { list(&listed, all, &here, folder) }
         }
         SessionsCommand::Show { session, json } => {
             let session = session.find(folder, here)?;
             let store = look(folder)?;
             let summary = SessionSummary::read(&*store, &session).map_err(Exit::refused)?;
-            tell_damage(&summary);
+            tell_damage(&summary, kept);
             match json {
                 true => print_each(store.read(&session, Seq::default()).map_err(Exit::refused)?, |(seq, entry)| {
                     entry_line(seq, &entry).map_err(Exit::refused)
@@ -45,7 +50,7 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
                     })?;
                 }
             }
-            tell_state(&summary);
+            tell_state(&summary, kept);
             Ok(())
         }
         SessionsCommand::Events { session, after } => {
@@ -64,9 +69,10 @@ pub fn sessions(args: SessionsArgs, folder: &Path) -> Result<(), Exit> {
 }
 
 /// Says what is wrong with a session's journal, before anything of it is shown.
-pub(super) fn tell_damage(summary: &SessionSummary) {
+pub(super) fn tell_damage(summary: &SessionSummary, kept: &SessionHome) {
+    let session = kept.short(&summary.session_id);
     for damage in &summary.damage {
-        error_line("warning: ", &format!("the journal of session {}: {damage}", summary.session_id), Tint::Red);
+        error_line("warning: ", &format!("the journal of session {session}: {damage}"), Tint::Red);
     }
 }
 
@@ -84,15 +90,15 @@ pub(super) fn along(
 }
 
 /// Says how a session stands, beside its conversation.
-fn tell_state(summary: &SessionSummary) {
+fn tell_state(summary: &SessionSummary, kept: &SessionHome) {
     let (word, more) = state_words(&summary.status);
     let text = match (&summary.held_by, more) {
         (Some(holder), _) => format!("running (pid {})", holder.pid),
         (None, Some(more)) => format!("{word}: {more}"),
         (None, None) => word.to_owned(),
     };
-    error_line(&format!("session {}: ", summary.session_id), &one_line(&text), Tint::Dim);
-    if let (None, Some(advice)) = (&summary.held_by, damaged::advice(summary)) {
+    error_line(&format!("session {}: ", kept.short(&summary.session_id)), &one_line(&text), Tint::Dim);
+    if let (None, Some(advice)) = (&summary.held_by, damaged::advice(summary, kept)) {
         error_line("", &advice, Tint::None);
     }
 }
@@ -134,15 +140,57 @@ fn list_json(stored: &[SessionSummary]) -> Result<(), Exit> {
     print(&lines)
 }
 
-/// This directory's sessions, then either those of others or how many they are.
-fn list(stored: &[SessionSummary], all: bool, folder: &Path) -> Result<(), Exit> {
-    if stored.is_empty() {
+/// How many sessions are listed unless all are asked for; those of sub-agents are not counted.
+const PAGE: usize = 50;
+
+/// Sessions that are listed, and those that are not. Each that is listed was read and checked whole; of the others no more
+/// is known than that they are there.
+#[derive(Debug, Default)]
+struct Listed {
+    shown: Vec<SessionSummary>,
+    others: Vec<SessionId>,
+    /// How many of the others may be of this directory, and how many are not; those of sub-agents are not counted.
+    older: usize,
+    elsewhere: usize,
+}
+
+impl Listed {
+    /// The newest sessions of a directory, with those of their sub-agents.
+    fn first_page(store: &dyn Store, here: &Path) -> Result<Self, StoreError> {
+        let heads = store.heads(here)?;
+        let known: HashSet<&SessionId> = heads.iter().map(|head| &head.session_id).collect();
+        let mut children = HashMap::<&SessionId, Vec<&SessionId>>::new();
+        let (mut wanted, mut older, mut elsewhere) = (Vec::new(), 0, 0);
+        for SessionHead { session_id, parent, whereabouts } in &heads {
+            match (parent.as_ref().filter(|parent| known.contains(parent)), whereabouts) {
+                (Some(parent), _) => children.entry(parent).or_default().push(session_id),
+                (None, Whereabouts::MaybeHere) if wanted.len() < PAGE => wanted.push(session_id.clone()),
+                (None, Whereabouts::MaybeHere) => older += 1,
+                (None, Whereabouts::Elsewhere) => elsewhere += 1,
+            }
+        }
+        let mut next = 0;
+        while let Some(below) = wanted.get(next).map(|session| children.remove(session)) {
+            next += 1;
+            wanted.extend(below.into_iter().flatten().cloned());
+        }
+        let shown = store.summaries(&wanted)?;
+        let wanted: HashSet<&SessionId> = wanted.iter().collect();
+        let others = known.difference(&wanted).map(|session| SessionId::clone(session)).collect();
+        Ok(Self { shown, others, older, elsewhere })
+    }
+}
+
+/// This directory's sessions, then either those of others or how many more there are.
+fn list(listed: &Listed, all: bool, here: &Path, folder: &Path) -> Result<(), Exit> {
+    let Listed { shown, others, older, elsewhere: unread } = listed;
+    if shown.is_empty() && others.is_empty() {
         error_line("", &format!("no sessions in {}", folder.display()), Tint::None);
         return Ok(());
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let table = SessionTable::new(stored, u64::try_from(now).unwrap_or(u64::MAX), width().unwrap_or(200));
-    let here = here()?;
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    let table = SessionTable::of_some(shown, others, now, width().unwrap_or(200));
     // One that has lost its directory with its first line may be of this one.
     let is_here = |root: &SessionSummary| root.cwd.as_ref().is_none_or(|cwd| *cwd == here);
     let of_here = table.rows(is_here);
@@ -162,12 +210,14 @@ fn list(stored: &[SessionSummary], all: bool, folder: &Path) -> Result<(), Exit>
     }
     print(&text)?;
     let none = if of_here.is_empty() { format!("no sessions of {}; ", here.display()) } else { String::new() };
-    let others = match elsewhere.sessions {
-        0 => return Ok(()),
-        1 => "1 session of another directory".to_owned(),
-        count => format!("{count} sessions of other directories"),
+    let more = match (older, unread + elsewhere.sessions) {
+        (0, 0) => return Ok(()),
+        (0, 1) => "1 session of another directory".to_owned(),
+        (0, count) => format!("{count} sessions of other directories"),
+        // Which of them are of this directory is known once they are read.
+        (older, count) => format!("{} more, older or of other directories", older + count),
     };
-    error_line("", &format!("{none}{others}: playhouse sessions list --all"), Tint::Dim);
+    error_line("", &format!("{none}{more}: playhouse sessions list --all"), Tint::Dim);
     Ok(())
 }
 

@@ -36,7 +36,8 @@ pub enum SessionHome {
 }
 
 impl SessionHome {
-    fn flag(&self) -> String {
+    /// What a hint's command needs beside the id, with a space before it.
+    pub fn flag(&self) -> String {
         match self {
             Self::InMemory | Self::ByDefault(_) => String::new(),
             Self::Under(folder) => format!(" --data-dir {}", folder.display()),

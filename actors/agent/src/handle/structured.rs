@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use playhouse_protocol::{Outcome, ResponseFormat};
+use playhouse_schema::{Misfit, Schema};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
@@ -76,7 +77,7 @@ impl AgentHandle {
 /// A form with what checks it.
 struct Form {
     format: Arc<ResponseFormat>,
-    validator: jsonschema::Validator,
+    checked: Schema,
     /// Whether the value is wrapped into an object.
     wrapped: bool,
 }
@@ -93,18 +94,17 @@ impl Form {
             }
         }
         visit(&mut schema, &mut known_formats);
-        let built = jsonschema::options().offline().build(&schema);
-        let validator = built.map_err(|error| StructuredError::BadForm { reason: error.to_string() })?;
+        let checked = Schema::new(&schema).map_err(|error| StructuredError::BadForm { reason: error.to_string() })?;
         // The model is asked for nothing but the properties; one that gives more is let off.
         visit(&mut schema, &mut close);
-        Ok(Self { format: Arc::new(ResponseFormat { name, schema }), validator, wrapped })
+        Ok(Self { format: Arc::new(ResponseFormat { name, schema }), checked, wrapped })
     }
 
     /// The answer as a value of the form, or what is wrong with it.
     fn read<T: DeserializeOwned>(&self, answer: &str) -> Result<T, String> {
         let mut value: Value =
             serde_json::from_str(bare(answer)).map_err(|error| format!("it is no JSON ({error})"))?;
-        let wrongs: Vec<String> = self.validator.iter_errors(&value).take(3).map(|wrong| self.told(&wrong)).collect();
+        let wrongs: Vec<String> = self.checked.misfits(&value, 3).first.iter().map(|wrong| self.told(wrong)).collect();
         if !wrongs.is_empty() {
             return Err(wrongs.join("; "));
         }
@@ -115,15 +115,14 @@ impl Form {
     }
 
     /// What is wrong, after the place in the caller's own value: `people: "many" is not of type "integer"`.
-    fn told(&self, wrong: &jsonschema::ValidationError<'_>) -> String {
-        let path = wrong.instance_path().to_string();
+    fn told(&self, Misfit { path, text }: &Misfit) -> String {
         let mut parts = path.split('/').skip(1).peekable();
         if self.wrapped && parts.peek() == Some(&VALUE) {
             parts.next();
         }
         match parts.collect::<Vec<_>>().join(".") {
-            place if place.is_empty() => wrong.to_string(),
-            place => format!("{place}: {wrong}"),
+            place if place.is_empty() => text.clone(),
+            place => format!("{place}: {text}"),
         }
     }
 }

@@ -8,6 +8,7 @@ mod blob_files;
 pub mod disk;
 pub(crate) mod fail;
 pub(crate) mod folder;
+mod heads;
 pub(crate) mod journal;
 mod listing;
 mod loading;
@@ -34,7 +35,7 @@ use recovery::JOURNAL_DRAFT;
 use resting::Resting;
 
 use crate::store::error::StoreError;
-use crate::store::{Holder, Loaded, Promises, Records, Store, Sync, Take};
+use crate::store::{Holder, Loaded, Promises, Records, SessionHead, Store, Sync, Take};
 use crate::views::summary::SessionSummary;
 use crate::views::verify::Verification;
 
@@ -280,7 +281,18 @@ impl Store for FileStore {
     }
 
     fn list(&self) -> Result<Vec<SessionSummary>, StoreError> {
-        listing::list(&self.sessions, |session| self.holder(session))
+        let all = listing::journals(&self.sessions)?;
+        Ok(listing::summaries(&all, |session| self.holder(session)))
+    }
+
+    fn summaries(&self, sessions: &[SessionId]) -> Result<Vec<SessionSummary>, StoreError> {
+        let path = |session: &SessionId| (session.clone(), self.paths(session).journal);
+        let all: Vec<_> = sessions.iter().map(path).collect();
+        Ok(listing::summaries(&all, |session| self.holder(session)))
+    }
+
+    fn heads(&self, directory: &Path) -> Result<Vec<SessionHead>, StoreError> {
+        heads::heads(&self.sessions, directory)
     }
 
     fn remove(&self, session: &SessionId) -> Result<(), StoreError> {

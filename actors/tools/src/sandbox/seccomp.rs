@@ -308,7 +308,8 @@ fn rules(within: Within) -> Rules {
 /// processes, the limit that is a call's mark, and sockets where there is no network.
 fn asked(network: Network) -> Rules {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = supervisor::ASKED.iter().map(|call| (*call, Vec::new())).collect();
-    let locks = u64::from(libc::RLIMIT_LOCKS);
+    // Not `u64::from`: the constant is unsigned in glibc and signed in musl.
+    let locks = libc::RLIMIT_LOCKS as u64;
     rules.insert(libc::SYS_prlimit64, vec![when(&[(1, Dword, Eq, locks), (2, Qword, Ne, 0)])?]);
     rules.insert(libc::SYS_setrlimit, vec![when(&[(0, Dword, Eq, locks)])?]);
     match network {

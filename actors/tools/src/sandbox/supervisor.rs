@@ -171,7 +171,8 @@ fn may_change(place: &Path, writable: &[PathBuf]) -> bool {
 fn others(call: &Call, listener: &Listener, current: &Current) -> Result<Answer, Errno> {
     let [first, second, ..] = call.arguments;
     match call.number {
-        libc::SYS_setpriority if first == u64::from(libc::PRIO_PROCESS) => of_its_own(call, second),
+        // Not `u64::from`: the constant is unsigned in glibc and signed in musl.
+        libc::SYS_setpriority if first == libc::PRIO_PROCESS as u64 => of_its_own(call, second),
         // 1 means a process here.
         libc::SYS_ioprio_set if first == 1 => of_its_own(call, second),
         libc::SYS_sched_setaffinity

@@ -3,8 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, available_parallelism};
 
-use playhouse_protocol::SessionId;
+use playhouse_protocol::{SessionId, lock};
 
 use super::blob_files::Reading;
 use super::folder;
@@ -16,15 +19,39 @@ use crate::store::{Holder, Records};
 use crate::views::along::fold_chain;
 use crate::views::summary::{Fold, SessionSummary};
 
-/// Every session below `sessions`, newest first.
-pub(crate) fn list(
-    sessions: &Path,
-    holder: impl Fn(&SessionId) -> Result<Option<Holder>, StoreError>,
-) -> Result<Vec<SessionSummary>, StoreError> {
-    let found = journals(sessions)?;
-    let mut all: Vec<_> = found.iter().filter_map(|(session, path)| summarise(session, path, &holder)).collect();
+/// How many threads read journals, at most.
+const MOST_THREADS: usize = 8;
+/// For fewer journals than this a further thread is not worth its start.
+const A_THREADS_WORTH: usize = 16;
+
+/// The summaries of these journals, newest first. One that is gone is left out.
+pub(crate) fn summaries(
+    journals: &[(SessionId, PathBuf)],
+    holder: impl Fn(&SessionId) -> Result<Option<Holder>, StoreError> + Sync,
+) -> Vec<SessionSummary> {
+    let mut all = side_by_side(journals, |(session, path)| summarise(session, path, &holder));
     all.sort_by(|a, b| b.last_active_at.cmp(&a.last_active_at).then_with(|| a.session_id.cmp(&b.session_id)));
-    Ok(all)
+    all
+}
+
+/// Does the same with each of these, on as many threads as there are processors. What came of it is in any order.
+pub(super) fn side_by_side<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(all.len())));
+    let share = || {
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = work(one);
+            lock(&done).extend(result);
+        }
+    };
+    let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(all.len() / A_THREADS_WORTH);
+    thread::scope(|scope| {
+        // One that cannot be started leaves its share to the others.
+        for _ in 1..threads {
+            let _ = thread::Builder::new().name("journals".to_owned()).spawn_scoped(scope, share);
+        }
+        share();
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Every session below `sessions`, by when its file was changed, the latest first. Reads none of them.
