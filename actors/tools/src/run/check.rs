@@ -31,6 +31,7 @@ impl ExecutorArgs {
                 tool_name: name,
                 effect: tool.effect(&args),
                 session_id: self.session_id,
+                states: self.states,
                 cwd: self.cwd,
                 reconcile: false,
                 cancel: Cancel::new(),
