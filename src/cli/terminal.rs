@@ -2,6 +2,7 @@
 
 pub mod ask;
 mod cards;
+pub mod entry;
 pub mod follow;
 mod live;
 mod markdown;

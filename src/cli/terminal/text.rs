@@ -51,7 +51,7 @@ fn colours_are_wanted() -> bool {
 }
 
 /// Whether the terminal cannot be drawn on.
-fn is_dumb() -> bool {
+pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
@@ -111,6 +111,15 @@ pub fn stderr_size() -> Option<(usize, usize)> {
     }
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
+/// How wide the terminal on stderr is; `None` when there is none.
+pub fn stderr_width() -> Option<usize> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// How wide the terminal on stdout is; `None` when there is none.
