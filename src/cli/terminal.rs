@@ -13,3 +13,4 @@ mod sub_agents;
 pub mod text;
 mod totals;
 pub mod view;
+pub mod wrap;

@@ -171,6 +171,19 @@ fn a_screen_of_40_columns_breaks_no_words_and_one_without_colours_has_no_codes()
 }
 
 #[test]
+fn lines_and_signs_of_an_answer_are_on_the_screen_as_they_were_written() {
+    let desk = Desk::new();
+    let lines: String = (1..=30).map(|n| format!("line {n} of many\n")).collect();
+    let rest =
+        "def __init__(self, *args, **kwargs):\n  src/*.rs and **open\n\nKeep  these   spaces, 2 * 3, snake_case.\n";
+    let script = desk.script("s.json", json!([{"text": format!("{lines}{rest}"), "chunk": 7}]));
+    let (rows, _) = desk.screen(60, &["run", "go", "--script", &script]);
+    let expected: Vec<String> = format!("{lines}{rest}").lines().map(str::to_owned).collect();
+    let from = rows.iter().position(|row| row == "line 1 of many").unwrap_or_else(|| panic!("{rows:#?}"));
+    assert_eq!(rows[from..from + expected.len()], expected, "{rows:#?}");
+}
+
+#[test]
 fn help_breaks_no_words_at_any_width() {
     let desk = Desk::new();
     // What others have in their usage is wider than 40 columns, and is left as one line.

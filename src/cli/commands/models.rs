@@ -11,6 +11,7 @@ use crate::cli::exit::Exit;
 use crate::cli::terminal::follow::unwritten;
 use crate::cli::terminal::text::{cut, width};
 use crate::cli::terminal::view::write_out;
+use crate::cli::terminal::wrap::wrapped;
 
 /// Lists providers, or the models of one.
 pub fn models(args: &ModelsArgs) -> Result<(), Exit> {
@@ -57,7 +58,7 @@ fn providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
     );
     let script = "scripted/FILE plays a script file and needs nothing.";
     let shown = if fits(&wide, width) { wide } else { narrow_providers(is_set, width) };
-    format!("{shown}\n{}{}", wrapped(script, width), wrapped(&more, width))
+    format!("{shown}\n{}{}", words(script, width), words(&more, width))
 }
 
 /// As many of provider, key, whether it is set, and the id of a model as there is room for.
@@ -92,17 +93,9 @@ fn fits(text: &str, width: usize) -> bool {
     text.lines().all(|line| line.chars().count() <= width)
 }
 
-/// The text on lines of at most `width` characters, as far as its words allow.
-fn wrapped(text: &str, width: usize) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count().saturating_add(1 + word.chars().count()) > width {
-            lines.push_str(&(std::mem::take(&mut line) + "\n"));
-        }
-        line.push_str(if line.is_empty() { "" } else { " " });
-        line.push_str(word);
-    }
-    lines + &line + "\n"
+/// Words on lines of at most `width` columns.
+fn words(text: &str, width: usize) -> String {
+    wrapped(text, 0, Some(width)) + "\n"
 }
 
 fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
@@ -131,7 +124,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
             "Nothing is known of the models of {title}. Any can be asked by its id, as in --model {example}; \
              [models.\"{name}/ID\"] in your config.toml says what one costs."
         );
-        return wrapped(&text, width);
+        return words(&text, width);
     }
     let head = ["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "$ CACHE READ", "$ CACHE WRITE", ""];
     let mut rows = vec![head.map(str::to_owned)];
@@ -165,7 +158,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
         }
     };
     let text = format!("Dollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.");
-    format!("{shown}\n{}", wrapped(&text, width))
+    format!("{shown}\n{}", words(&text, width))
 }
 
 fn known_json(preset: &Preset, known: &[&Known]) -> String {
