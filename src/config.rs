@@ -19,6 +19,7 @@ mod sources;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use playhouse_protocol::{CacheConfig, Durability, PermissionMode, SandboxMode, ThinkingLevel, ToolExecutionStrategy};
 use playhouse_tools::default_tools;
@@ -156,6 +157,8 @@ sections::settings! {
         tools: Vec<String> = default_tools().iter().map(|tool| tool.name().to_owned()).collect(),
         /// Which tool calls are asked about before they run.
         permission: PermissionMode = PermissionMode::Ask,
+        /// How long a question on a terminal waits; `None` is as long as it takes.
+        question_timeout: Option<Duration> = None,
         /// What the processes of tools are kept in.
         sandbox: SandboxMode = SandboxMode::Auto,
         /// How safe a session is.

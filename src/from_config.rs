@@ -36,16 +36,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse_agent::{Approvals, Definition, SubAgentTool};
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{Durability, ExecutionLimits};
+use playhouse_protocol::{Durability, ExecutionLimits, SandboxMode};
 use playhouse_provider::Answers;
 use playhouse_tools::policy::RuleError;
+use playhouse_tools::sandbox::is_confining;
 use playhouse_tools::{Tool, ToolSet, default_tools};
 
 use crate::builder::{AgentBuilder, plain};
 use crate::config::{Config, KeySet, Origin, Position, RuleFile, keys};
 use crate::house::{House, HouseBuilder};
 use models::Models;
-use system_prompt::{Attended, Surroundings};
+use system_prompt::{Attended, Machine, Surroundings};
 
 /// The kind that journals have for agents made from a configuration: any program that is given a
 /// [`FromConfig::house`] can resume them, the command line too.
@@ -242,7 +243,11 @@ impl FromConfig {
             // A recording answers the request that it was made with, wherever and whenever it is played.
             Exchanges::Recorded(_) | Exchanges::Replayed(_) => None,
         };
-        Surroundings { now, attended, confinement: &self.config.confinement }
+        let machine = match now {
+            Some(_) if !is_confining(SandboxMode::Auto) => Machine::HasNone,
+            Some(_) | None => Machine::HasASandbox,
+        };
+        Surroundings { now, attended, confinement: &self.config.confinement, machine }
     }
 
     /// The settings of a stored session, with what flags change: files and the environment change nothing in it.

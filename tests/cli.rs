@@ -5,6 +5,8 @@ mod support;
 
 #[path = "cli/answer.rs"]
 mod answer;
+#[path = "cli/asking.rs"]
+mod asking;
 #[path = "cli/audit.rs"]
 mod audit;
 #[path = "cli/completing.rs"]

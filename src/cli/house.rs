@@ -14,7 +14,7 @@ use crate::cli::terminal::signals;
 
 /// What makes the house and its agents.
 pub fn from_config(config: Config, asking: &Asking, recordings: &RecordingArgs) -> FromConfig {
-    let (approvals, sub_agent_approvals) = approvals(asking);
+    let (approvals, sub_agent_approvals) = approvals(asking, config.question_timeout.value);
     FromConfig { config, approvals, sub_agent_approvals, exchanges: recordings.exchanges() }
 }
 

@@ -23,6 +23,9 @@ const SUB_AGENT: &str = "You are a sub-agent run by Playhouse. Another agent gav
 const DIRECTORY: &str = "Working directory: ";
 const TOOLS: &str = "Tools: ";
 const SANDBOX: &str = "Sandbox: ";
+/// The line where a sandbox is wanted and none works.
+const NO_SANDBOX: &str = "Sandbox: none works on this machine.";
+const UNCONFINED: &str = "Commands may do all that the user may, so be careful.";
 const PERMISSION: &str = "Permission: ";
 /// The most characters of a path or of a list.
 const MOST: usize = 200;
@@ -41,6 +44,15 @@ pub(super) struct Surroundings<'a> {
     pub(super) now: Option<Timestamp>,
     pub(super) attended: Attended,
     pub(super) confinement: &'a Confinement,
+    /// Whether a sandbox works on this machine, where any will do.
+    pub(super) machine: Machine,
+}
+
+/// What a machine has for `SandboxMode::Auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Machine {
+    HasASandbox,
+    HasNone,
 }
 
 /// The prompt of an agent with these settings.
@@ -52,7 +64,7 @@ pub(super) fn of_agent(settings: &Settings, around: Surroundings<'_>) -> String 
         text.push_str(&format!("Date: {} (UTC)\n", now.strftime("%Y-%m-%d")));
     }
     text.push_str(&tools(&settings.tools));
-    text.push_str(&sandbox(settings.sandbox, around.confinement));
+    text.push_str(&sandbox(settings.sandbox, around));
     text.push_str(&permission(settings.permission, around.attended));
     text
 }
@@ -76,8 +88,10 @@ pub(super) fn renewed(stored: &Settings, settings: &Settings, around: Surroundin
     if stored.tools != settings.tools {
         text = with_line(&text, TOOLS, &tools(&settings.tools));
     }
-    if stored.sandbox != settings.sandbox {
-        text = with_line(&text, SANDBOX, &sandbox(settings.sandbox, around.confinement));
+    let told = if text.contains(NO_SANDBOX) { Machine::HasNone } else { Machine::HasASandbox };
+    let has_moved = settings.sandbox == SandboxMode::Auto && told != around.machine;
+    if stored.sandbox != settings.sandbox || has_moved {
+        text = with_line(&text, SANDBOX, &sandbox(settings.sandbox, around));
     }
     if stored.permission != settings.permission {
         text = with_line(&text, PERMISSION, &permission(settings.permission, around.attended));
@@ -101,14 +115,16 @@ fn tools(names: &[String]) -> String {
     }
 }
 
-fn sandbox(mode: SandboxMode, confinement: &Confinement) -> String {
+fn sandbox(mode: SandboxMode, around: Surroundings<'_>) -> String {
+    let confinement = around.confinement;
     let network = match confinement.network.value {
         Network::Denied => "have no network",
         Network::Granted => "may use the network",
     };
-    match mode {
-        SandboxMode::Off => format!("{SANDBOX}none. Commands may do all that the user may, so be careful.\n"),
-        SandboxMode::Auto | SandboxMode::Landlock | SandboxMode::Bwrap => format!(
+    match (mode, around.machine) {
+        (SandboxMode::Off, _) => format!("{SANDBOX}none. {UNCONFINED}\n"),
+        (SandboxMode::Auto, Machine::HasNone) => format!("{NO_SANDBOX} {UNCONFINED}\n"),
+        (SandboxMode::Auto, Machine::HasASandbox) | (SandboxMode::Landlock | SandboxMode::Bwrap, _) => format!(
             "{SANDBOX}commands write only in the working directory{} and a temporary folder of their own, and {network}. \
              What is refused is said in their results: do not work around it, but say what you need and why. The user can \
              allow it with --allow network, --allow write=DIR or --allow read=DIR.\n",
@@ -152,7 +168,8 @@ mod tests {
     }
 
     fn around(confinement: &Confinement) -> Surroundings<'_> {
-        Surroundings { now: Timestamp::from_second(1_800_000_000).ok(), attended: Attended::ByNobody, confinement }
+        let now = Timestamp::from_second(1_800_000_000).ok();
+        Surroundings { now, attended: Attended::ByNobody, confinement, machine: Machine::HasASandbox }
     }
 
     #[test]
@@ -169,6 +186,24 @@ mod tests {
             !anywhere.contains("here\n") && !anywhere.contains("2027") && anywhere.contains("Tools: "),
             "{anywhere}"
         );
+    }
+
+    #[test]
+    fn a_machine_without_a_sandbox_is_not_said_to_have_one() {
+        let confinement = Confinement::default();
+        let (here, there) = (around(&confinement), Surroundings { machine: Machine::HasNone, ..around(&confinement) });
+        let sandbox = |text: &str| text.lines().find(|line| line.starts_with(SANDBOX)).unwrap_or_default().to_owned();
+        let mut stored = settings();
+        stored.system_prompt = of_agent(&stored, here).into();
+        assert!(sandbox(&stored.system_prompt).starts_with("Sandbox: commands write only"));
+        let moved = renewed(&stored, &stored, there);
+        assert_eq!(
+            sandbox(&moved),
+            "Sandbox: none works on this machine. Commands may do all that the user may, so be careful."
+        );
+        assert_eq!(moved, of_agent(&stored, there), "a session that moves there is told");
+        let back = Settings { system_prompt: moved.into(), ..stored.clone() };
+        assert_eq!(renewed(&back, &back, here), &*stored.system_prompt, "and when it comes back");
     }
 
     #[test]

@@ -253,6 +253,7 @@ fn stage_name(stage: BlockStage) -> &'static str {
         BlockStage::Limit => "limit",
         BlockStage::Plan => "plan",
         BlockStage::Policy => "policy",
+        BlockStage::Check => "check",
         BlockStage::Safety => "safety",
         BlockStage::Approval => "approval",
         BlockStage::Hook => "hook",

@@ -213,7 +213,7 @@ fn a_question_shows_both_ends_of_a_command_and_takes_only_the_keys_it_offers() {
     // Neither a key that is not offered nor none at all is an answer.
     let steps = [
         ("[y/n/?] ", "a\r"),
-        ("Answer with one of these keys; ? explains them. [y/n/?] ", "?\r"),
+        ("Answer with one of these keys; ? explains them.\r\n[y/n/?] ", "?\r"),
         ("All of it:", "\r"),
         ("[y/n/?] ", "n not that\r"),
     ];
@@ -245,6 +245,8 @@ fn an_edit_is_asked_about_as_a_diff_with_its_path_first() {
     assert_eq!(code, Some(0), "{screen}");
     let keys = "Keys: y yes, s yes in this session, n no (what follows it is told to the model), ? shows all";
     assert!(screen.contains(keys), "the keys are explained: {screen:?}");
-    assert!(screen.contains("Allow edit_file: a.txt\r\n  one\r\n- two\r\n+ 2\r\n? (edit a file)"), "{screen:?}");
+    let plain = ["\x1b[31m", "\x1b[32m", "\x1b[0m"].iter().fold(screen.clone(), |text, code| text.replace(code, ""));
+    assert_ne!(plain, screen, "in colours");
+    assert!(plain.contains("Allow edit_file: a.txt\r\n  one\r\n- two\r\n+ 2\r\n(edit a file)"), "{screen:?}");
     assert_eq!(std::fs::read_to_string(desk.work().join("a.txt")).unwrap(), "one\n2\nthree\n");
 }

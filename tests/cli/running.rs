@@ -36,7 +36,7 @@ fn a_run_edits_files_and_shows_that_in_a_line() {
     let script = desk.script("s.json", turns);
     let done = desk.run(&["run", "move it", "--script", &script, "--permission", "yolo"]);
     done.said("Moved.\n");
-    for line in ["• search: stage (1 matches) ", "• edit_file: note.txt (1 edits) ", "• write_file: new.txt (1 bytes) "]
+    for line in ["• search: stage (1 match) ", "• edit_file: note.txt (1 edit) ", "• write_file: new.txt (1 byte) "]
     {
         assert!(done.err.contains(line), "{line}: {done:?}");
     }

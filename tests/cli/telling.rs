@@ -312,3 +312,28 @@ fn a_sub_agent_is_told_that_it_is_one() {
     let (prompt, _) = prompts(&desk, child["session_id"].as_str().unwrap());
     assert!(prompt.contains("Tools: list_files\n") && prompt.contains("Working directory: "), "{prompt}");
 }
+
+#[test]
+fn where_no_sandbox_works_nobody_says_that_one_does() {
+    // A filter of system calls for bubblewrap: this kernel has no Landlock (call 444), and the path has no bubblewrap.
+    let instructions: [(u16, u8, u8, u32); 4] =
+        [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x0005_0000 | 38), (0x06, 0, 0, 0x7fff_0000)];
+    let bytes = instructions
+        .iter()
+        .flat_map(|(code, jt, jf, k)| [&code.to_ne_bytes()[..], &[*jt, *jf], &k.to_ne_bytes()].concat());
+    let desk = Desk::new();
+    let filter = desk.work().join("filter.bpf");
+    std::fs::write(&filter, bytes.collect::<Vec<u8>>()).unwrap();
+    let script = answering(&desk);
+    let bwrap = ["bwrap", "--dev-bind", "/", "/", "--seccomp", "0", "--setenv", "PATH", "/nowhere", "--"];
+    let mut command = desk.command_by(&bwrap, &["run", "go", "--script", &script]);
+    command.stdin(std::fs::File::open(&filter).unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let done = finish(command.spawn().expect("`bwrap` is needed"));
+    done.said("read\n");
+    let (prompt, _) = prompts(&desk, &desk.session());
+    assert!(prompt.contains("Sandbox: none works on this machine. Commands may do all that the user may"), "{prompt}");
+    // The next run is where one works, and the session is told so.
+    desk.run(&["run", "more", "--session", "last"]);
+    let (_, now) = prompts(&desk, &desk.session());
+    assert!(now.contains("Sandbox: commands write only"), "{now}");
+}

@@ -99,6 +99,25 @@ impl Desk {
         perform_with(self.line_at_terminal(100, line), look)
     }
 
+    /// As `on_terminal_typing`, with so many columns; gives what is on the screen in the end, row by row, too.
+    pub fn screen_typing(
+        &self,
+        columns: usize,
+        args: &[&str],
+        mut steps: &[(&str, &str)],
+    ) -> (Option<i32>, Vec<String>, String) {
+        let (code, bytes) = perform_with(self.at_terminal_of(columns, args), |screen, keys| {
+            while let [(seen, typed), rest @ ..] = steps
+                && screen.contains(seen)
+            {
+                keys.write_all(typed.as_bytes()).unwrap();
+                steps = rest;
+            }
+            steps.is_empty()
+        });
+        (code, rows(&bytes, columns), bytes)
+    }
+
     fn at_terminal(&self, args: &[&str]) -> Command {
         self.at_terminal_of(100, args)
     }
@@ -135,13 +154,25 @@ fn quoted(word: &str) -> String {
 fn rows(bytes: &str, columns: usize) -> Vec<String> {
     let mut screen: Vec<Vec<char>> = vec![Vec::new()];
     let (mut row, mut column) = (0, 0);
+    let mut kept = (0, 0);
     let mut chars = bytes.chars();
     while let Some(c) = chars.next() {
         match c {
             '\r' => column = 0,
             '\n' => row += 1,
             '\x1b' => {
-                assert_eq!(chars.next(), Some('['), "{bytes:?}");
+                match chars.next() {
+                    Some('[') => {}
+                    Some('7') => {
+                        kept = (row, column);
+                        continue;
+                    }
+                    Some('8') => {
+                        (row, column) = kept;
+                        continue;
+                    }
+                    other => panic!("{other:?} in {bytes:?}"),
+                }
                 let mut number = String::new();
                 let end = chars.by_ref().find(|c| {
                     number.extend(c.is_ascii_digit().then_some(*c));

@@ -81,6 +81,14 @@ fn samples(place: &Place) -> Vec<Sample> {
             Some(("--permission", "ask", text("ask"))),
         ),
         key(
+            "question_timeout",
+            text("none"),
+            (r#""2m""#, text("2m")),
+            Some((r#""1m""#, text("1m"))),
+            ("PLAYHOUSE_QUESTION_TIMEOUT", "90s", text("1m 30s")),
+            Some(("--question-timeout", "none", text("none"))),
+        ),
+        key(
             "sandbox",
             text("auto"),
             (r#""off""#, text("off")),

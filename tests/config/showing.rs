@@ -18,6 +18,7 @@ system = "two\nlines"  # project {work}/playhouse.toml:1
 # system_file is not set: none
 tools = ["read_file", "list_files", "search", "edit_file", "write_file", "bash"]  # default
 permission = "ask"  # default
+question_timeout = "none"  # default
 sandbox = "auto"  # default
 sandbox_read = []  # default
 sandbox_write = []  # default

@@ -53,8 +53,11 @@ impl Definition {
 
     /// The points at which its code is consulted.
     pub(crate) fn points(&self) -> HookSet {
-        let points = self.hooks.set();
-        if self.policies.is_empty() { points } else { points.with(HookPoint::Policy) }
+        let mut points = self.hooks.set();
+        if !self.policies.is_empty() {
+            points = points.with(HookPoint::Policy);
+        }
+        if self.tools.is_some() { points.with(HookPoint::Check) } else { points }
     }
 
     /// Consults its code. The future belongs to a task that the agent can end.

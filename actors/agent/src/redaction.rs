@@ -13,7 +13,7 @@ use playhouse_protocol::{
     ToolError, ToolReport, ToolResult,
 };
 
-use crate::machine::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Permit, SessionStart, Verdict};
+use crate::machine::{AfterTool, BeforeTool, Checked, FilterVerdict, Filtered, MayStop, Permit, SessionStart, Verdict};
 
 /// How a session begins, without secrets.
 pub(super) fn clean_opened(secrets: &Secrets, opened: &mut Opened) {
@@ -98,7 +98,8 @@ pub(super) fn clean_verdict(secrets: &Secrets, mut verdict: Verdict) -> Verdict 
         | Verdict::Filter(Filtered::PassAll)
         | Verdict::Policy(Ruling::Allow { .. })
         | Verdict::Stop(MayStop::Yes)
-        | Verdict::SessionStart(SessionStart::Plain) => {}
+        | Verdict::SessionStart(SessionStart::Plain)
+        | Verdict::Check(Checked::Possible) => {}
         Verdict::Permit(Permit::No { reason: text })
         | Verdict::BeforeTool(
             BeforeTool::Block { reason: text } | BeforeTool::Ask { reason: text, args: _ } | BeforeTool::Halt { reason: text },
@@ -107,6 +108,7 @@ pub(super) fn clean_verdict(secrets: &Secrets, mut verdict: Verdict) -> Verdict 
         | Verdict::Filter(Filtered::RejectAll { reason: text })
         | Verdict::Policy(Ruling::Forbid { reason: text })
         | Verdict::Stop(MayStop::GoOn { reason: text } | MayStop::Halt { reason: text })
+        | Verdict::Check(Checked::Fails { reason: text })
         | Verdict::SessionStart(SessionStart::Say { text } | SessionStart::Halt { reason: text }) => secrets.redact_string(text),
         Verdict::Policy(Ruling::Ask(question)) => secrets.redact_string(&mut question.reason),
         Verdict::Filter(Filtered::Each(all)) => all.iter_mut().for_each(|verdict| match verdict {

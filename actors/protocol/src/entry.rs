@@ -7,12 +7,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{FailureKind, ProviderError, ResponseFormat};
+use crate::call::ResponseFormat;
 use crate::config::LimitHit;
 use crate::ids::{CallId, EntryId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
 pub use crate::opened::{Continues, Opened, PlannedChange, Settings, SpawnRef};
 use crate::permission::{Passage, PermissionAnswer, Question};
+use crate::provider_error::{FailureKind, ProviderError};
 use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 use crate::tool::{EffectClass, ToolResult};
 use crate::usage::Usage;
@@ -428,6 +429,8 @@ pub enum BlockStage {
     Plan,
     /// The policy forbids it, whoever says yes.
     Policy,
+    /// It would fail at once, so nobody was asked about it.
+    Check,
     /// It is too dangerous to run at all.
     Safety,
     /// Nobody could be asked, nobody answered in time, or the answer was no.

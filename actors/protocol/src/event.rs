@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::{ProviderError, StreamDelta};
+use crate::call::StreamDelta;
 use crate::config::Mode;
 use crate::entry::BlockStage;
 use crate::ids::{AgentId, EventId, InputId, LoopId, MessageId, PermissionId, SessionId, ToolCallId};
 use crate::message::AgentMessage;
 use crate::permission::{Passage, PermissionDecision, Question};
+use crate::provider_error::ProviderError;
 use crate::run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 use crate::tool::ToolResult;
 use crate::usage::Usage;

@@ -32,6 +32,7 @@ mod opened;
 mod permission;
 pub mod presets;
 mod price;
+mod provider_error;
 mod run;
 mod sandbox;
 pub mod secrets;
@@ -39,9 +40,7 @@ mod tool;
 pub mod transcript;
 mod usage;
 
-pub use call::{
-    CallReport, FailureKind, ProviderError, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent,
-};
+pub use call::{CallReport, Purpose, ResponseFormat, StreamConfig, StreamDelta, StreamEvent};
 pub use cancel::{Cancel, Cancelled, Credit};
 pub use command::{Command, Op, PlanDecision};
 pub use commit::{Batch, CommitReport, Fate, Refusal};
@@ -69,6 +68,7 @@ pub use permission::{
     Subject,
 };
 pub use price::{Cost, Prices};
+pub use provider_error::{FailureKind, ProviderError};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 pub use sandbox::{Network, SandboxBounds, SandboxMode};
 pub use secrets::{Redactor, Secret, Secrets, Vault};

@@ -11,6 +11,7 @@ use playhouse_shell::{self as shell, Line, Reading, SimpleCommand};
 use rustix::fs::Access;
 
 use crate::sandbox::hidden_places;
+use crate::text::cut;
 
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -52,6 +53,20 @@ impl<'a> Programs<'a> {
             return Some(self.cwd.join(name)).filter(is_program);
         }
         std::env::split_paths(&self.path).map(|folder| folder.join(name)).find(is_program)
+    }
+
+    /// Why a name can run nothing, in the shell's words; `None` if it can.
+    pub(crate) fn why_not(&self, name: &str) -> Option<String> {
+        if self.find(name).is_some() {
+            return None;
+        }
+        let why = match (name.contains('/'), self.cwd.join(name)) {
+            (true, file) if file.is_dir() => "Is a directory",
+            (true, file) if file.exists() => "Permission denied",
+            (true, _) => "No such file or directory",
+            (false, _) => "command not found",
+        };
+        Some(format!("{}: {why}", cut(name, 80)))
     }
 
     /// The name of the file that links lead to from a name, if it is another.

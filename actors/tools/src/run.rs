@@ -2,6 +2,7 @@
 
 mod blocking;
 mod call;
+mod check;
 mod executor;
 mod outbox;
 

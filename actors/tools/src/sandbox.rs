@@ -220,6 +220,14 @@ impl Confined {
     }
 }
 
+/// Whether processes are kept in anything here, under this mode. May start a process the first time: not for a handler.
+pub fn is_confining(mode: SandboxMode) -> bool {
+    match launch::tier(mode) {
+        Ok(Tier::Landlock | Tier::Bwrap) => true,
+        Ok(Tier::Off | Tier::Absent(_)) | Err(_) => false,
+    }
+}
+
 /// The well-known places of keys, which are kept from tools wherever they work.
 pub(crate) fn hidden_places() -> Vec<PathBuf> {
     places::hidden(&[])

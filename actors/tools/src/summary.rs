@@ -37,7 +37,11 @@ impl CallSummary {
     /// Ends with a number that the result's details have: `3 matches`.
     pub(crate) fn counting(self, result: Option<&ToolResult>, key: &str, what: &str) -> Self {
         let count = result.and_then(|result| result.details.get(key)?.as_i64());
-        Self { ending: count.map(|count| format!("{count} {what}")).unwrap_or_default(), ..self }
+        let ending = count.map(|count| match (count, one_of(what)) {
+            (1, Some(one)) => format!("1 {one}"),
+            (count, _) => format!("{count} {what}"),
+        });
+        Self { ending: ending.unwrap_or_default(), ..self }
     }
 
     /// One line of at most 120 characters: `bash: cargo test (exit 0)`.
@@ -62,6 +66,13 @@ impl CallSummary {
         let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         cut(&line, MAX_CHARS - 1)
     }
+}
+
+/// The word for one of several.
+fn one_of(several: &str) -> Option<&'static str> {
+    [("edits", "edit"), ("matches", "match"), ("entries", "entry"), ("bytes", "byte")]
+        .into_iter()
+        .find_map(|(many, one)| (many == several).then_some(one))
 }
 
 /// What a call was and how it ended, in one line of at most 120 characters: `bash: cargo test (exit 0)`. For those who
@@ -95,6 +106,8 @@ mod tests {
         let pattern = json!({"path": "src", "pattern": "fn main"});
         assert_eq!(summary("search", &pattern, &ok(json!({"matches": 3}))), "search: fn main (3 matches)");
         assert_eq!(summary("edit_file", &path, &ok(json!({"edits": 2, "bytes": 9}))), "edit_file: a.rs (2 edits)");
+        assert_eq!(summary("edit_file", &path, &ok(json!({"edits": 1}))), "edit_file: a.rs (1 edit)");
+        assert_eq!(summary("search", &pattern, &ok(json!({"matches": 1}))), "search: fn main (1 match)");
         assert_eq!(summary("write_file", &path, &ok(json!({"bytes": 9}))), "write_file: a.rs (9 bytes)");
         assert_eq!(summary("mine", &json!({"n": 1}), &ok(Value::Null)), "mine: {\"n\":1}");
     }

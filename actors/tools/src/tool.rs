@@ -13,7 +13,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Something a model can call.
 ///
-/// Everything but [`Tool::execute`] is asked from an agent's mailbox: answer at once, without I/O. `execute` runs in
+/// Everything but [`Tool::execute`] and [`Tool::check`] is asked from an agent's mailbox: answer at once, without I/O. `execute` runs in
 /// an actor of its own. It ends early in two steps: `ctx.cancel` fires, and after [`GRACE`](crate::GRACE) the future
 /// is dropped wherever it waits. So cleanup belongs in drop guards; [`Process`](crate::Process) is one. Code that
 /// blocks a thread cannot be dropped: give it to [`blocking`](crate::blocking), which has threads for it.
@@ -77,6 +77,13 @@ pub trait Tool: Send + Sync {
     /// What is said to people of a call with these arguments, and of its result if it has one.
     fn summary(&self, args: &Value, _result: Option<&ToolResult>) -> CallSummary {
         CallSummary::of(args)
+    }
+
+    /// Looks whether a call would fail at once, before a person is asked about it: an error is the call's answer, and
+    /// nobody is asked. So it says what [`Tool::execute`] would say, and changes nothing. What it does not find out,
+    /// `execute` will. As that, it may wait and do I/O, for five seconds at most.
+    async fn check(&self, _args: &Value, _ctx: &ToolContext) -> Result<(), ToolError> {
+        Ok(())
     }
 
     /// Does it. The arguments fit the schema.

@@ -9,9 +9,12 @@ use std::time::Duration;
 use playhouse::agent::{Approvals, PermissionRequest, Turns};
 use playhouse::protocol::{PermissionDecision, PermissionId};
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::cli::terminal::question::{Reply, explanation, keys_explained, question, reminder, reply};
-use crate::cli::terminal::text::stderr_colours;
+use crate::cli::terminal::question::{
+    REMINDER, Reply, countdown, explanation, keys, keys_explained, question, reply, unanswered,
+};
+use crate::cli::terminal::text::{Tint, stderr_colours};
 
 /// Takes what is on a line off the screen.
 const ERASE: &str = "\r\x1b[K";
@@ -22,6 +25,8 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default)]
 pub struct Asking {
     open: Arc<AtomicBool>,
+    /// Whether something was written below the question.
+    covered: Arc<AtomicBool>,
     due: Arc<watch::Sender<Vec<PermissionId>>>,
 }
 
@@ -29,6 +34,11 @@ impl Asking {
     /// Whether a question is on the screen.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::SeqCst)
+    }
+
+    /// Something is written while a question is on the screen: the line above the cursor is no longer the question's.
+    pub fn is_covered(&self) {
+        self.covered.store(true, Ordering::SeqCst);
     }
 
     /// Everything that comes before this question is on the screen.
@@ -39,7 +49,7 @@ impl Asking {
     async fn until_due(&self, question: &PermissionId) {
         let mut due = self.due.subscribe();
         // Late is better than never.
-        let _ = tokio::time::timeout(CATCH_UP, due.wait_for(|due| due.contains(question))).await;
+        let _ = timeout(CATCH_UP, due.wait_for(|due| due.contains(question))).await;
     }
 }
 
@@ -49,16 +59,18 @@ pub fn can_ask() -> bool {
 }
 
 /// Who answers the questions of agents and those of their sub-agents: the person at the terminal, or nobody when there is
-/// none. A question comes after what is on the screen before it.
-pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
+/// none. A question comes after what is on the screen before it, and waits for as long as `limit` says once it is there.
+pub fn approvals(asking: &Asking, limit: Option<Duration>) -> (Approvals, Approvals) {
     if !can_ask() {
         return (Approvals::Nobody, Approvals::Nobody);
     }
     let mut terminal = Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone());
+    terminal.limit = limit;
     if !stderr_colours() {
         terminal.state.get_mut().lead = "";
     }
     let terminal = Arc::new(terminal);
+    // The time of a question is kept where it is seen.
     let turns = Turns::without_limit();
     let approvals = || {
         let (terminal, asking) = (terminal.clone(), asking.clone());
@@ -77,6 +89,8 @@ pub fn approvals(asking: &Asking) -> (Approvals, Approvals) {
 pub struct Questions {
     state: Mutex<State>,
     asking: Asking,
+    /// How long a question waits; `None` is as long as it takes.
+    limit: Option<Duration>,
 }
 
 struct State {
@@ -106,7 +120,7 @@ impl Questions {
             is_explained: false,
             lead: ERASE,
         };
-        Self { state: Mutex::new(state), asking }
+        Self { state: Mutex::new(state), asking, limit: None }
     }
 
     async fn decide(&self, request: &PermissionRequest) -> PermissionDecision {
@@ -116,26 +130,32 @@ impl Questions {
         state.start_reading();
         let State { lines, output, is_explained, lead, .. } = &mut *state;
         while lines.try_recv().is_ok() {}
+        let offer = request.question.offer;
+        let until = self.limit.map(|limit| Instant::now() + limit);
         let mut open = OnScreen::new(&self.asking, output, lead);
         let mut text = question(request);
         if !std::mem::replace(is_explained, true) {
-            text = format!("{}\n{text}", keys_explained(request.question.offer));
+            text = format!("{}\n{text}", keys_explained(offer));
         }
         loop {
             open.is_answered = false;
             // A person who cannot see the question cannot say yes.
-            let answer = match open.ask(&text) {
-                Ok(()) => lines.recv().await,
-                Err(_) => None,
+            let answer = match open.ask(&text, keys(offer), until) {
+                Ok(()) => open.answer(lines, until).await,
+                Err(_) => Typed::Gone,
             };
-            let Some(answer) = answer else {
-                return PermissionDecision::Deny { reason: "the user could not be asked".to_owned() };
+            let answer = match (answer, self.limit) {
+                (Typed::Line(answer), _) => answer,
+                (Typed::TooLate, Some(limit)) => return unanswered(limit),
+                (Typed::TooLate, None) | (Typed::Gone, _) => {
+                    return PermissionDecision::Deny { reason: "the user could not be asked".to_owned() };
+                }
             };
             open.is_answered = true;
-            text = match reply(answer.trim(), request.question.offer) {
+            text = match reply(answer.trim(), offer) {
                 Reply::Decided(decision) => return decision,
                 Reply::Explain => explanation(request),
-                Reply::NotOffered => reminder(request),
+                Reply::NotOffered => REMINDER.to_owned(),
             };
         }
     }
@@ -164,6 +184,23 @@ fn forget_typed() {
     }
 }
 
+/// Lines that go are red, and those that come green, as on the card of the call.
+fn tint_of(line: &str) -> Tint {
+    match line.get(..2) {
+        Some("- ") => Tint::Red,
+        Some("+ ") => Tint::Green,
+        Some(_) | None => Tint::None,
+    }
+}
+
+/// What came of waiting for an answer.
+enum Typed {
+    Line(String),
+    /// The terminal is gone.
+    Gone,
+    TooLate,
+}
+
 /// A question on the screen, until it is answered or called off.
 struct OnScreen<'a> {
     asking: &'a Asking,
@@ -178,10 +215,40 @@ impl<'a> OnScreen<'a> {
         Self { asking, output, is_answered: false, lead }
     }
 
-    /// Takes the place of the progress line.
-    fn ask(&mut self, question: &str) -> io::Result<()> {
-        write!(self.output, "{}{question}", self.lead)?;
+    /// Takes the place of the progress line. The keys are on a line of their own, beneath the time that is left.
+    fn ask(&mut self, question: &str, keys: &str, until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|until| format!("{}\n", countdown(until - Instant::now()))).unwrap_or_default();
+        let line = |line: &str| {
+            let (on, off) = tint_of(line).codes(!self.lead.is_empty());
+            format!("{on}{line}{off}\n")
+        };
+        let question: String = question.lines().map(line).collect();
+        write!(self.output, "{}{question}{left}{keys}", self.lead)?;
+        self.asking.covered.store(false, Ordering::SeqCst);
         self.output.flush()
+    }
+
+    /// Waits for a line, and shows how the time runs out.
+    async fn answer(&mut self, lines: &mut mpsc::Receiver<String>, until: Option<Instant>) -> Typed {
+        let Some(until) = until else { return lines.recv().await.map_or(Typed::Gone, Typed::Line) };
+        loop {
+            let left = until - Instant::now();
+            let next = until - Duration::from_secs(left.as_secs());
+            let is_last = next == until;
+            tokio::select! {
+                biased;
+                line = lines.recv() => return line.map_or(Typed::Gone, Typed::Line),
+                () = sleep_until(next) => {}
+            }
+            if is_last {
+                return Typed::TooLate;
+            }
+            if !self.lead.is_empty() && !self.asking.covered.load(Ordering::SeqCst) {
+                // The cursor stays where the person types.
+                let _ = write!(self.output, "\x1b7\x1b[A{ERASE}{}\x1b8", countdown(until - Instant::now()));
+                let _ = self.output.flush();
+            }
+        }
     }
 }
 
@@ -250,7 +317,7 @@ mod tests {
     async fn answered(person: &mut Person, questions: &Arc<Questions>, answer: &str) -> PermissionDecision {
         let asked = questions.clone();
         let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls\nrm x"}))).await });
-        assert_eq!(person.reads(), "\r\x1b[KAllow bash: \n| ls\n| rm x\nIt runs ls, rm? [y/s/a/n/?] ");
+        assert_eq!(person.reads(), "\r\x1b[KAllow bash: \n| ls\n| rm x\nIt runs ls, rm\n[y/s/a/n/?] ");
         person.types(answer);
         decision.await.unwrap()
     }
@@ -263,7 +330,7 @@ mod tests {
         assert_eq!(answered(&mut person, &questions, "n\n").await, no);
         for nothing in ["\nn\n", "yep\nn\n", "y please\nn\n"] {
             assert_eq!(answered(&mut person, &questions, nothing).await, no, "it is asked again");
-            assert_eq!(person.reads(), "\r\x1b[KAnswer with one of these keys; ? explains them. [y/s/a/n/?] ");
+            assert_eq!(person.reads(), "\r\x1b[KAnswer with one of these keys; ? explains them.\n[y/s/a/n/?] ");
         }
         assert_eq!(answered(&mut person, &questions, " yes \n").await, PermissionDecision::Allow);
         assert_eq!(answered(&mut person, &questions, "s\n").await, PermissionDecision::AllowSession);
@@ -283,10 +350,10 @@ mod tests {
         let lasting =
             Question { reason: "run a command".into(), rules: vec!["bash(ls)".into()], ..Question::default() };
         let asked = question(&PermissionRequest { question: lasting, ..request(json!({"command": "ls"})) });
-        assert_eq!(asked, "Allow bash: ls? (run a command) [y/n/?] ");
+        assert_eq!(asked, "Allow bash: ls\nIt runs ls\n(run a command)\n");
         let shown = question(&long);
         assert!(shown.contains("of 3000 characters") && shown.chars().count() < 520, "{shown}");
-        assert!(shown.starts_with("Allow bash (dangerous): ") && shown.ends_with("? [y/s/n/?] "), "{shown}");
+        assert!(shown.starts_with("Allow bash (dangerous): ") && keys(GrantScope::Session) == "[y/s/n/?] ", "{shown}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

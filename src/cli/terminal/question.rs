@@ -1,5 +1,7 @@
 //! What a question for permission looks like on a terminal, and what an answer to it means.
 
+use std::time::Duration;
+
 use playhouse::agent::PermissionRequest;
 use playhouse::protocol::{GrantScope, Level, PermissionDecision, Question};
 use playhouse::tools::shell::{self, Reading};
@@ -32,25 +34,30 @@ pub(super) enum Reply {
     NotOffered,
 }
 
-/// The question, with what will be run, nothing that could hide it, and the keys there are.
+/// The question: first what will be run, with nothing that could hide it, then why it is asked. The keys come below.
 pub(super) fn question(request: &PermissionRequest) -> String {
     let danger = match request.question.level {
         Level::Dangerous | Level::Forbidden => " (dangerous)",
         Level::None | Level::ReadOnly | Level::Write | Level::Execute => "",
     };
     let Question { reason, rules, offer, .. } = &request.question;
-    let why = if reason.is_empty() { String::new() } else { format!(" ({})", spelled_out(reason)) };
-    let lasting = if rules.is_empty() || *offer == GrantScope::Once {
-        String::new()
-    } else {
+    let mut below = Vec::new();
+    if !reason.is_empty() {
+        below.push(format!("({})", spelled_out(reason)));
+    }
+    if !rules.is_empty() && *offer > GrantScope::Once {
         let keys = if *offer == GrantScope::Session { "s" } else { "s, a" };
-        format!(" {keys}: {}", ends(&spelled_out(&rules.join(", ")), Part::Ends))
-    };
+        below.push(format!("{keys}: {}", ends(&spelled_out(&rules.join(", ")), Part::Ends)));
+    }
     let what = what(&request.args, Part::Ends);
-    format!("Allow {}{danger}: {what}?{why}{lasting} {} ", spelled_out(&request.tool_name), keys(*offer))
+    let mut text = format!("Allow {}{danger}: {what}\n", spelled_out(&request.tool_name));
+    if !below.is_empty() {
+        text.push_str(&format!("{}\n", below.join(" ")));
+    }
+    text
 }
 
-/// What each key does, the whole of the call, and the keys again.
+/// What each key does, and the whole of the call.
 pub(super) fn explanation(request: &PermissionRequest) -> String {
     let Question { rules, offer, .. } = &request.question;
     let rules = spelled_out(&rules.join(", "));
@@ -67,7 +74,7 @@ pub(super) fn explanation(request: &PermissionRequest) -> String {
         ),
     });
     text.push_str("  n  no; what follows it is told to the model, as in `n use git mv`\n");
-    format!("{text}All of it:\n{}\n{} ", what(&request.args, Part::All), keys(*offer))
+    format!("{text}All of it:\n{}\n", what(&request.args, Part::All))
 }
 
 /// What the keys mean, in a few words.
@@ -83,17 +90,32 @@ pub(super) fn keys_explained(offer: GrantScope) -> &'static str {
     }
 }
 
-/// That an answer is none, and the keys again.
-pub(super) fn reminder(request: &PermissionRequest) -> String {
-    format!("Answer with one of these keys; ? explains them. {} ", keys(request.question.offer))
+/// That an answer is none.
+pub(super) const REMINDER: &str = "Answer with one of these keys; ? explains them.\n";
+
+/// The keys there are, at the beginning of the line on which the answer is typed.
+pub(super) fn keys(offer: GrantScope) -> &'static str {
+    match offer {
+        GrantScope::Once => "[y/n/?] ",
+        GrantScope::Session => "[y/s/n/?] ",
+        GrantScope::Always => "[y/s/a/n/?] ",
+    }
 }
 
-fn keys(offer: GrantScope) -> &'static str {
-    match offer {
-        GrantScope::Once => "[y/n/?]",
-        GrantScope::Session => "[y/s/n/?]",
-        GrantScope::Always => "[y/s/a/n/?]",
-    }
+/// How long there is left for an answer, on the line above the keys.
+pub(super) fn countdown(left: Duration) -> String {
+    format!("No answer in {} means no.", in_words(left))
+}
+
+/// That nobody answered, for the model and for whoever comes back.
+pub(super) fn unanswered(limit: Duration) -> PermissionDecision {
+    PermissionDecision::Deny { reason: format!("nobody answered within {}", in_words(limit)) }
+}
+
+/// A time in whole seconds, begun ones included.
+fn in_words(time: Duration) -> String {
+    let seconds = time.as_millis().div_ceil(1_000);
+    if seconds < 60 { format!("{seconds} s") } else { format!("{}:{:02} min", seconds / 60, seconds % 60) }
 }
 
 /// What an answer means: `y` once, `s` for the session, `a` always, `n` no, with the reason after it. Only what is offered
@@ -115,14 +137,15 @@ pub(super) fn reply(answer: &str, offer: GrantScope) -> Reply {
 /// What a call would do.
 fn what(args: &Value, part: Part) -> String {
     if let Some(command) = args.get("command").and_then(Value::as_str) {
-        let (shown, has_lines) = (ends(&in_lines(command), part), command.contains('\n'));
-        let is_long = command.chars().count() > 2 * SHOWN;
-        let tells_programs = is_long || has_lines || part == Part::All;
-        return if tells_programs { format!("{shown}\nIt runs {}", programs(command)) } else { shown };
+        return format!("{}\nIt runs {}", ends(&in_lines(command), part), programs(command));
     }
     let path = args.get("path").and_then(Value::as_str);
     if let (Some(path), Some(edits)) = (path, args.get("edits").and_then(Value::as_array)) {
-        return format!("{}\n{}\n", spelled_out(path), diff(edits, part));
+        return format!("{}\n{}", spelled_out(path), diff(edits, part));
+    }
+    if let (Some(path), Some(content)) = (path, args.get("content").and_then(Value::as_str)) {
+        let lines: Vec<String> = content.lines().map(|line| format!("+ {}", ends(&spelled_out(line), part))).collect();
+        return format!("{}\n{}", spelled_out(path), in_part(&lines, part));
     }
     let Some(fields) = args.as_object() else { return spelled_out(&args.to_string()) };
     let rest = fields.iter().filter(|(name, _)| path.is_none() || name.as_str() != "path");
@@ -162,6 +185,13 @@ fn programs(command: &str) -> String {
             names.push(name);
         }
     }
+    if let Reading::Plain(line) = &reading {
+        // What is named by its path alone is not named once more without it.
+        let written: Vec<String> = line.commands().iter().filter_map(|command| command.argv.first()).cloned().collect();
+        let ends_in =
+            |name: &str| written.iter().any(|path| path.rsplit_once('/').is_some_and(|(_, last)| last == name));
+        names.retain(|name| !ends_in(name) || written.contains(name));
+    }
     let more = names.len().saturating_sub(PROGRAMS);
     names.truncate(PROGRAMS);
     let mut text = names.join(", ");
@@ -178,6 +208,11 @@ fn programs(command: &str) -> String {
 /// Edits as lines that go and lines that come, between those that stay, as far as they fit a screen.
 fn diff(edits: &[Value], part: Part) -> String {
     let lines: Vec<String> = changes(edits).iter().map(|line| ends(line, part)).collect();
+    in_part(&lines, part)
+}
+
+/// The first and the last of many lines.
+fn in_part(lines: &[String], part: Part) -> String {
     let more = lines.len().saturating_sub(LINES);
     if part == Part::All || more == 0 {
         return lines.join("\n");
@@ -229,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn the_time_that_is_left_is_said_in_minutes_and_seconds() {
+        let said = |millis| countdown(Duration::from_millis(millis));
+        assert_eq!(said(59_001), "No answer in 1:00 min means no.");
+        assert_eq!(said(125_000), "No answer in 2:05 min means no.");
+        assert_eq!(
+            [said(59_000), said(1), said(0)].map(|said| said.replace("No answer in ", "")),
+            ["59 s means no.", "1 s means no.", "0 s means no."]
+        );
+    }
+
+    #[test]
     fn a_long_command_shows_both_ends_what_is_left_out_and_its_programs() {
         let command = format!("curl http://x | sh; echo {}; rm -r target", "a ".repeat(1_000));
         let shown = shown(json!({ "command": command }));
@@ -242,24 +288,40 @@ mod tests {
         let (broken, written) =
             (shown(json!({"command": "echo a\ntouch b"})), shown(json!({"command": "echo a\\ntouch b"})));
         assert_eq!(broken, "\n| echo a\n| touch b\nIt runs echo, touch");
-        assert_eq!(written, "echo a\\ntouch b");
+        assert_eq!(written, "echo a\\ntouch b\nIt runs echo");
         let (broken, written) = (shown(json!({"command": "touch a\\\nb"})), shown(json!({"command": "touch a\\\\nb"})));
-        assert!(broken.starts_with("\n| touch a\\\n| b\nIt runs ") && written == "touch a\\\\nb", "{broken} {written}");
+        assert!(broken.starts_with("\n| touch a\\\n| b\nIt runs "), "{broken}");
+        assert_eq!(written, "touch a\\\\nb\nIt runs touch");
         assert!(shown(json!({"command": "true\n\u{1b}[A"})).contains("| \\u{1b}[A"), "nothing moves the cursor");
+    }
+
+    #[test]
+    fn a_program_that_is_named_by_its_path_is_named_once() {
+        assert_eq!(shown(json!({"command": "./run.sh && make"})), "./run.sh && make\nIt runs ./run.sh, make");
+        let both = shown(json!({"command": "./ls; ls"}));
+        assert!(both.contains(" ls") && both.contains("./ls"), "two programs of one name are two: {both}");
+    }
+
+    #[test]
+    fn what_is_written_stands_in_lines_beneath_its_path() {
+        let args = |content: &str| json!({"path": "a.txt", "content": content});
+        assert_eq!(shown(args("one\n\u{1b}[A\n")), "a.txt\n+ one\n+ \\u{1b}[A");
+        let many = shown(args(&"x\n".repeat(100)));
+        assert!(many.contains("70 lines are left out: ? shows them") && many.lines().count() == 32, "{many}");
     }
 
     #[test]
     fn an_edit_is_a_diff_after_its_path() {
         let edit = json!({"old_text": "fn a() {\n    one\n}", "new_text": "fn a() {\n    two\u{202e}\n    three\n}"});
-        let expected = "src/a.rs\n  fn a() {\n-     one\n+     two\\u{202e}\n+     three\n  }\n";
+        let expected = "src/a.rs\n  fn a() {\n-     one\n+     two\\u{202e}\n+     three\n  }";
         assert_eq!(shown(json!({"path": "src/a.rs", "edits": [edit]})), expected);
         let many: Vec<Value> = (0..100).map(|n| json!({"old_text": format!("o{n}"), "new_text": ""})).collect();
         let shown = shown(json!({"path": "a", "edits": many}));
         assert!(
-            shown.contains("- o0\n") && shown.contains("- o99\n") && shown.contains("70 lines are left out"),
+            shown.contains("- o0\n") && shown.ends_with("- o99") && shown.contains("70 lines are left out"),
             "{shown}"
         );
         let same = json!({"old_text": "a\na", "new_text": "a"});
-        assert_eq!(super::what(&json!({"path": "a", "edits": [same]}), Part::Ends), "a\n  a\n- a\n");
+        assert_eq!(super::what(&json!({"path": "a", "edits": [same]}), Part::Ends), "a\n  a\n- a");
     }
 }

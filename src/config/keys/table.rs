@@ -69,6 +69,10 @@ pub(crate) const KEYS: &[Key] = &[
         }],
         project Rule::Narrows("only a stricter one", stricter),
         sets |it, settings| settings.permission = it.value),
+    key!("question_timeout", question_timeout, types::TIME_LIMIT,
+        flags &[flag("--question-timeout", "TIME",
+            "How long a question waits for an answer, as in 90s; without one the tool is denied; `none` waits")],
+        project Rule::Narrows("only to lower it", lower)),
     key!("sandbox", sandbox, confinement::SANDBOX,
         flags &[Flag {
             words: &["auto", "landlock", "bwrap", "off"],

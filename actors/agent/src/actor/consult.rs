@@ -1,10 +1,12 @@
 //! Consulting users: their hooks, and whoever answers questions for permission.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::FutureExt;
-use playhouse_protocol::{Durability, PermissionDecision};
+use playhouse_protocol::{Durability, PermissionDecision, ToolCallId};
 use playhouse_supervision::Task;
+use serde_json::Value;
 
 use super::state::{Lifecycle, State};
 use super::work::Asked;
@@ -12,12 +14,15 @@ use crate::approvals::{Filed, OpenQuestion};
 use crate::handle::{Agent, AgentHandle};
 use crate::hooks::process::Scene;
 use crate::hooks::{Approvals, PermissionRequest};
-use crate::machine::{HookCall, HookId};
+use crate::machine::{Checked, HookCall, HookId, HookPoint, Verdict};
 use crate::mailbox::AgentMsg;
 
 impl State {
     pub(super) fn run_hook(&mut self, hook: HookId, call: HookCall) {
         let Lifecycle::Live(machine) = &self.lifecycle else { return };
+        if let HookCall::Check { name, call, args } = call {
+            return self.check(hook, &name, call, args);
+        }
         let (point, durable, services) = (call.point(), machine.durable(), &self.identity.services);
         let scene = || Scene {
             session_id: durable.session_id.clone(),
@@ -29,7 +34,24 @@ impl State {
             permission: durable.settings.permission,
             tools: services.tools.runtime.clone(),
         };
-        let (work, myself) = (self.identity.definition.consult(call, scene), self.myself.clone());
+        let work = self.identity.definition.consult(call, scene);
+        self.wait_for_hook(hook, point, work);
+    }
+
+    /// Lets a tool look at a call before a person is asked about it.
+    fn check(&mut self, hook: HookId, name: &str, call: ToolCallId, args: Arc<Value>) {
+        let Some(executor) = self.executor_args() else { return };
+        let work = executor.check(name, call, args).map(|looked| {
+            Verdict::Check(match looked {
+                Ok(()) => Checked::Possible,
+                Err(error) => Checked::Fails { reason: error.to_string() },
+            })
+        });
+        self.wait_for_hook(hook, HookPoint::Check, work);
+    }
+
+    fn wait_for_hook(&mut self, hook: HookId, point: HookPoint, work: impl Future<Output = Verdict> + Send + 'static) {
+        let myself = self.myself.clone();
         let task = Task::spawn(async move {
             let verdict = AssertUnwindSafe(work).catch_unwind().await;
             let verdict = verdict.unwrap_or_else(|_| point.failed("the hook crashed"));

@@ -27,8 +27,20 @@ impl State {
         if let Some((executor, _)) = &self.work().executor {
             return Some(executor.clone());
         }
+        let args = self.executor_args()?;
+        // A name is not given and `pre_start` cannot fail, so neither can this.
+        let (executor, _) = ActorRuntime::spawn_linked_instant(None, Executor, args, self.myself.get_cell()).ok()?;
+        let address = format!("executor/{}", self.identity.agent_id);
+        let node = self.identity.services.tree.enter(address, "executor", Some(&self.identity.address));
+        node.set_state(NodeState::Running);
+        self.work().executor = Some((executor.clone(), node));
+        Some(executor)
+    }
+
+    /// What its tools work with; `None` while there is no machine.
+    pub(super) fn executor_args(&self) -> Option<ExecutorArgs> {
         let Lifecycle::Live(machine) = &self.lifecycle else { return None };
-        let args = ExecutorArgs {
+        Some(ExecutorArgs {
             tools: self.identity.definition.tools(),
             session_id: machine.durable().session_id.clone(),
             cwd: machine.durable().settings.cwd.clone(),
@@ -47,14 +59,7 @@ impl State {
             },
             forbid: self.identity.services.rules.live().get().forbidden(&machine.durable().settings.restrictions),
             reply: self.myself.get_derived::<ToolReport>(),
-        };
-        // A name is not given and `pre_start` cannot fail, so neither can this.
-        let (executor, _) = ActorRuntime::spawn_linked_instant(None, Executor, args, self.myself.get_cell()).ok()?;
-        let address = format!("executor/{}", self.identity.agent_id);
-        let node = self.identity.services.tree.enter(address, "executor", Some(&self.identity.address));
-        node.set_state(NodeState::Running);
-        self.work().executor = Some((executor.clone(), node));
-        Some(executor)
+        })
     }
 
     /// The executor goes when the run is over; the run's next tools find it there.

@@ -151,7 +151,8 @@ impl Commands {
                 | HookPoint::BeforeUpdate
                 | HookPoint::AfterUpdate
                 | HookPoint::OnError
-                | HookPoint::Policy,
+                | HookPoint::Policy
+                | HookPoint::Check,
                 _,
             ) => None,
         }

@@ -9,7 +9,9 @@ use super::answer::HookAnswer;
 use super::commands::Round;
 use super::process::Scene;
 use super::{Decision, Ending, Hook, Hooks, InputFilter, StopInfo, ToolCallInfo, ToolResultInfo, ToolUpdateInfo};
-use crate::machine::{AfterTool, BeforeTool, FilterVerdict, Filtered, HookCall, HookPoint, MayStop, Permit, Verdict};
+use crate::machine::{
+    AfterTool, BeforeTool, Checked, FilterVerdict, Filtered, HookCall, HookPoint, MayStop, Permit, Verdict,
+};
 
 impl Hooks {
     /// Runs a hook. The future belongs to a task that the agent can end.
@@ -51,6 +53,8 @@ impl Hooks {
             }
             // Policies are asked elsewhere.
             HookCall::Policy { ours, .. } => Box::pin(async { Verdict::Policy(ours) }),
+            // So are tools.
+            HookCall::Check { .. } => Box::pin(async { Verdict::Check(Checked::Possible) }),
             HookCall::Stop { history, refusals } => {
                 let (own, round) = (self.before_stop.clone(), round(HookPoint::Stop));
                 Box::pin(async move {

@@ -31,7 +31,9 @@ use playhouse_protocol::{Command, Entry, EntryBody, EntryId, History, ModelConfi
 pub use catalog::{Authority, Catalog, Vetting};
 pub use effect::{CancelTarget, Effect, Timer, ToolStart};
 pub use hooks::points::{HookCall, HookId, HookPoint, HookSet, SessionSource, SlowHooks};
-pub use hooks::verdict::{AfterTool, BeforeTool, FilterVerdict, Filtered, MayStop, Permit, SessionStart, Verdict};
+pub use hooks::verdict::{
+    AfterTool, BeforeTool, Checked, FilterVerdict, Filtered, MayStop, Permit, SessionStart, Verdict,
+};
 pub use input_error::InputError;
 pub use report::Doing;
 pub(crate) use report::Report;
@@ -43,6 +45,8 @@ use steps::Step;
 
 /// How long a hook may take, unless it is one of the slow.
 const HOOK_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a tool may look whether a call would fail; then a person is asked all the same.
+const CHECK_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a question may wait.
 pub(crate) const PERMISSION_DEADLINE: Duration = Duration::from_secs(120);
 /// How long a tool may take to stop.
@@ -113,7 +117,8 @@ impl Setup {
     /// How long a hook may take.
     fn hook_deadline(&self, asked: HookPoint) -> Duration {
         let more = if self.slow_hooks.points.has(asked) { self.slow_hooks.seconds } else { 0 };
-        HOOK_DEADLINE + Duration::from_secs(more.into())
+        let usual = if asked == HookPoint::Check { CHECK_DEADLINE } else { HOOK_DEADLINE };
+        usual + Duration::from_secs(more.into())
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod abort;
 mod calls;
+mod checking;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;

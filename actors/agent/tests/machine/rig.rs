@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use playhouse_agent::machine::{
-    AfterTool, Approver, Authority, BeforeTool, Catalog, Doing, Effect, FilterVerdict, Filtered, Holes, HookCall,
-    HookId, HookPoint, HookSet, Machine, MayStop, Now, Permit, RunReport, SessionStart, Setup, Timer, Verdict, Vetting,
+    AfterTool, Approver, Authority, BeforeTool, Catalog, Checked, Doing, Effect, FilterVerdict, Filtered, Holes,
+    HookCall, HookId, HookPoint, HookSet, Machine, MayStop, Now, Permit, RunReport, SessionStart, Setup, Timer,
+    Verdict, Vetting,
 };
 use playhouse_agent::testing::Report;
 use playhouse_protocol::entry::{BlockStage, Opened, Settings, SpawnRef, Wake};
@@ -47,9 +48,10 @@ impl Catalog for Props {
                 let child = SessionId::new(format!("{session}-{call}")).unwrap();
                 ready(EffectClass::Child { session: child })
             }
-            "risky" | "lasting" => {
-                let rules = if name == "risky" { Vec::new() } else { vec!["lasting".to_owned()] };
-                let offer = if name == "risky" { GrantScope::Once } else { GrantScope::Always };
+            "risky" | "risky alone" | "lasting" => {
+                let lasts = name == "lasting";
+                let rules = if lasts { vec!["lasting".to_owned()] } else { Vec::new() };
+                let offer = if lasts { GrantScope::Always } else { GrantScope::Once };
                 let level = Level::Execute;
                 let known = authority.grants.iter().any(|rule| rule == name);
                 let ruling = match authority.mode.stance(level) {
@@ -75,6 +77,7 @@ impl Catalog for Props {
         match name.split_once(' ') {
             Some(("write", path)) => Access::Writes(path.to_owned()),
             Some(("read", path)) => Access::Reads(Some(path.to_owned())),
+            Some(("risky", "alone")) => Access::Alone,
             _ if name == "alone" => Access::Alone,
             // Most tests are not about what runs beside what.
             _ => Access::Free,
@@ -524,6 +527,7 @@ pub fn yes(point: HookPoint) -> Verdict {
         HookPoint::Policy => Verdict::Policy(Ruling::Allow { by: "the policy".into() }),
         HookPoint::Stop => Verdict::Stop(MayStop::Yes),
         HookPoint::SessionStart => Verdict::SessionStart(SessionStart::Plain),
+        HookPoint::Check => Verdict::Check(Checked::Possible),
     }
 }
 
@@ -538,6 +542,7 @@ pub fn no(point: HookPoint, reason: String) -> Verdict {
         HookPoint::Policy => Verdict::Policy(Ruling::Forbid { reason }),
         HookPoint::Stop => Verdict::Stop(MayStop::GoOn { reason }),
         HookPoint::SessionStart => Verdict::SessionStart(SessionStart::Halt { reason }),
+        HookPoint::Check => Verdict::Check(Checked::Fails { reason }),
         HookPoint::AfterLoop
         | HookPoint::AfterTurn
         | HookPoint::AfterUpdate

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use playhouse_agent::machine::{
-    AfterTool, BeforeTool, FilterVerdict, Filtered, HookCall, HookId, HookPoint, Machine, MayStop, Permit,
+    AfterTool, BeforeTool, Checked, FilterVerdict, Filtered, HookCall, HookId, HookPoint, Machine, MayStop, Permit,
     SessionStart, Verdict,
 };
 use playhouse_agent::testing::Report;
@@ -84,6 +84,10 @@ impl World {
                 6..=11 => SessionStart::Say { text },
                 _ => SessionStart::Plain,
             }),
+            HookPoint::Check => Verdict::Check(match roll {
+                0..=11 => Checked::Fails { reason },
+                _ => Checked::Possible,
+            }),
             HookPoint::Filter | HookPoint::Policy => Verdict::Noted,
         }
     }
@@ -93,6 +97,8 @@ impl World {
 fn said(verdict: &Verdict) -> Option<&'static str> {
     match verdict {
         Verdict::Policy(_) => Some("PolicyJudges"),
+        Verdict::Check(Checked::Fails { .. }) => Some("CheckFails"),
+        Verdict::Check(Checked::Possible) => Some("CheckPasses"),
         Verdict::BeforeTool(BeforeTool::Ask { .. }) => Some("HookAsks"),
         Verdict::BeforeTool(BeforeTool::Amend { .. }) => Some("HookAmends"),
         Verdict::AfterTool(AfterTool::Say { .. }) | Verdict::SessionStart(SessionStart::Say { .. }) => Some("HookSays"),

@@ -96,7 +96,7 @@ fn every_interleaving_keeps_the_promises() {
         let count = seen.remove(name).unwrap_or_default();
         assert!(count >= runs / 20, "{name} was delivered in only {count} of {runs} runs");
     }
-    for verdict in ["HookAsks", "HookAmends", "HookSays", "HookHalts", "PolicyJudges"] {
+    for verdict in ["HookAsks", "HookAmends", "HookSays", "HookHalts", "PolicyJudges", "CheckFails", "CheckPasses"] {
         let count = seen.remove(verdict).unwrap_or_default();
         assert!(count >= runs / 100, "{verdict} happened in only {count} of {runs} runs");
     }

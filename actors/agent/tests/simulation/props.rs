@@ -123,5 +123,7 @@ pub fn hook_set(rng: &mut Rng) -> HookSet {
     ];
     let density = rng.u8(..4);
     let chosen = all.into_iter().filter(|_| rng.u8(..4) < density);
-    chosen.fold(HookSet::default(), HookSet::with)
+    let hooks = chosen.fold(HookSet::default(), HookSet::with);
+    // Most agents have tools that look ahead.
+    if rng.u8(..8) == 0 { hooks } else { hooks.with(HookPoint::Check) }
 }

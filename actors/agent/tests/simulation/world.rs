@@ -75,9 +75,10 @@ impl World {
         let opened = Opened::new("a".into(), session.clone(), Arc::new(settings));
         let mut setup = Setup::new(Arc::new(Props), Arc::new(ModelConfig::scripted("x")));
         setup.fallbacks = fallbacks;
-        setup.approver = match rng.u8(..4) {
+        setup.approver = match rng.u8(..5) {
             0 => Approver::Nobody,
             1 => Approver::Inbox,
+            2 => Approver::InTurn,
             _ => Approver::Present,
         };
         setup.hooks = hook_set(&mut rng);
@@ -245,6 +246,11 @@ impl World {
                     self.delivered.insert("OutcomeUnknown");
                     self.answered(&input_id);
                     self.unknown.push(self.sent[&input_id].clone());
+                }
+                // The question still waits.
+                Effect::Refuse { input_id, error: InputError::NotOffered(permission_id) } => {
+                    self.asks.insert(permission_id);
+                    self.answered(&input_id);
                 }
                 Effect::Ack { input_id } | Effect::Refuse { input_id, .. } => self.answered(&input_id),
                 Effect::Finish(report) => {

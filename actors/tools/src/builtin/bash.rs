@@ -20,7 +20,7 @@ use crate::output;
 use crate::output::spool::{Fits, Spool, Whole};
 use crate::process::mark::Mark;
 use crate::process::{Process, quiet};
-use crate::programs::search_path;
+use crate::programs::{Programs, search_path};
 use crate::run::blocking;
 use crate::sandbox::refusals::{Ended, Report, denial, report};
 use crate::sandbox::{Exceeded, LATE};
@@ -172,17 +172,19 @@ impl Tool for Bash {
         CallSummary { about, ending }
     }
 
+    /// Whether there is such a program. Only a command that is alone is looked at: in a longer line one may make the
+    /// next, or stand in for one that is missing.
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let Reading::Plain(line) = shell::read(self.command(args)?) else { return Ok(()) };
+        let alone = line.single().filter(|command| !command.is_builtin());
+        let Some(program) = alone.and_then(|command| command.argv.first()).cloned() else { return Ok(()) };
+        let cwd = ctx.cwd.clone();
+        let why_not = blocking(&ctx.cancel, move |_| Ok(Programs::seen_from(&cwd).why_not(&program))).await?;
+        why_not.map_or(Ok(()), |why| Err(ToolError::Failed(format!("bash: {why}; use a program that is here"))))
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let Some(command) = args.get("command").and_then(Value::as_str) else {
-            return Err(ToolError::InvalidArgs("`command` is missing".to_owned()));
-        };
-        if let Some(pattern) = self.deny.iter().find(|pattern| matches(pattern, command)) {
-            let reason = format!("refused: the command contains `{pattern}`; do it in a safer way");
-            return Err(ToolError::Failed(reason));
-        }
-        if command.contains('\0') {
-            return Err(ToolError::InvalidArgs("`command` contains a NUL character; leave it out".to_owned()));
-        }
+        let command = self.command(&args)?;
         let mark = Mark::here()?;
         let mut shell = quiet("bash");
         set_out(&mut shell, command, &mark);
@@ -208,6 +210,21 @@ impl Tool for Bash {
 }
 
 impl Bash {
+    /// The command line, unless it must not be run.
+    fn command<'a>(&self, args: &'a Value) -> Result<&'a str, ToolError> {
+        let Some(command) = args.get("command").and_then(Value::as_str) else {
+            return Err(ToolError::InvalidArgs("`command` is missing".to_owned()));
+        };
+        if let Some(pattern) = self.deny.iter().find(|pattern| matches(pattern, command)) {
+            let reason = format!("refused: the command contains `{pattern}`; do it in a safer way");
+            return Err(ToolError::Failed(reason));
+        }
+        if command.contains('\0') {
+            return Err(ToolError::InvalidArgs("`command` contains a NUL character; leave it out".to_owned()));
+        }
+        Ok(command)
+    }
+
     /// How long a command may run.
     fn time_for(&self, args: &Value) -> Duration {
         let given = args.get("timeout_ms").and_then(Value::as_u64);

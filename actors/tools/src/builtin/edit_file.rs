@@ -14,10 +14,12 @@ use similar::TextDiff;
 
 use crate::builtin::read_file::is_binary;
 use crate::files::claims::{Attempt, Turn, in_turn};
-use crate::files::paths::{Root, open_regular};
+use crate::files::paths::{FileKey, Root, Spot, open_regular};
 use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::{MAX_HASHED, Version};
 use crate::files::{AskedPath, Use, path_of, text};
+use crate::run::blocking;
+use crate::runtime::ToolRuntime;
 use crate::secrets::refuse_placeholders;
 use crate::summary::CallSummary;
 use crate::text::cut;
@@ -93,24 +95,84 @@ impl Tool for EditFile {
         CallSummary::of(args).counting(result, "edits", "edits")
     }
 
+    /// Finds every text, and makes no edit. Who else changes the file meanwhile is not waited for.
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let (asked, edits, session) = (AskedPath::new(args, None, ctx)?, edits(args)?, ctx.session_id.clone());
+        blocking(&ctx.cancel, move |_| {
+            let (spot, file) = spot(&asked)?;
+            Change::new(&asked, &edits, &spot, ToolRuntime::here().files.versions.remembered(&session, &file))?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
-        let asked = AskedPath::new(&args, None, &ctx)?;
-        let given = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let edits: Vec<Edit> = given
-            .iter()
-            .map(|edit| Edit { old: text(edit, "old_text").to_owned(), new: text(edit, "new_text").to_owned() })
-            .collect();
-        edits.iter().try_for_each(|edit| refuse_placeholders(&edit.new, &edit.old))?;
-        let session = ctx.session_id.clone();
+        let (asked, edits, session) = (AskedPath::new(&args, None, &ctx)?, edits(&args)?, ctx.session_id.clone());
         let shown = asked.shown.clone();
         in_turn(&ctx, &shown, move |turn, cancel| edit(&asked, &edits, &session, turn, cancel)).await
     }
+}
+
+/// The edits that a call wants.
+fn edits(args: &Value) -> Result<Vec<Edit>, ToolError> {
+    let given = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let edits: Vec<Edit> = given
+        .iter()
+        .map(|edit| Edit { old: text(edit, "old_text").to_owned(), new: text(edit, "new_text").to_owned() })
+        .collect();
+    edits.iter().try_for_each(|edit| refuse_placeholders(&edit.new, &edit.old))?;
+    Ok(edits)
 }
 
 #[derive(Debug)]
 struct Edit {
     old: String,
     new: String,
+}
+
+/// Where the file is, and which one.
+fn spot(asked: &AskedPath) -> Result<(Spot, FileKey), ToolError> {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::IsADirectory => asked.is_directory(),
+        _ => asked.unusable(Use::Write, &error),
+    };
+    let spot = Root::open(asked)?.spot_to_write().map_err(failed)?;
+    let file = spot.key().map_err(failed)?;
+    Ok((spot, file))
+}
+
+/// A file as it is, and as it is to be.
+struct Change {
+    old: File,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Change {
+    /// Reads the file and finds every edit in it; `known` is the version that the agent has read, if it has.
+    fn new(asked: &AskedPath, edits: &[Edit], spot: &Spot, known: Option<Version>) -> Result<Self, ToolError> {
+        let mut old = open_regular(asked, spot, Use::Write)?;
+        let before = all_of(asked, &mut old)?;
+        let is_known = match &known {
+            Some(known @ Version::Content { .. }) => *known == Version::of(&before),
+            Some(known @ Version::Marks { .. }) => {
+                *known == Version::marks(&old).map_err(|error| asked.unusable(Use::Write, &error))?
+            }
+            // Never read: that the text is there, once, is all there is to check.
+            None => true,
+        };
+        if !is_known {
+            return Err(changed(asked));
+        }
+        let after = apply(&before, edits).map_err(|reason| {
+            let text = format!("`{}` was not edited: {reason}", asked.shown);
+            ToolError::Failed(text)
+        })?;
+        if after.len() as u64 > MAX_HASHED {
+            return Err(too_large(asked));
+        }
+        Ok(Self { old, before, after })
+    }
 }
 
 fn edit(
@@ -120,33 +182,12 @@ fn edit(
     turn: Turn,
     cancel: &Cancel,
 ) -> Result<Attempt<ToolResult>, ToolError> {
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::IsADirectory => asked.is_directory(),
-        _ => asked.unusable(Use::Write, &error),
-    };
-    let spot = Root::open(asked)?.spot_to_write().map_err(failed)?;
-    let file = spot.key().map_err(failed)?;
+    let (spot, file) = spot(asked)?;
     let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
     let files = claim.files.clone();
-    let mut old = open_regular(asked, &spot, Use::Write)?;
-    let before = all_of(asked, &mut old)?;
     let known = files.versions.remembered(session, &file);
-    let is_known = match &known {
-        Some(known @ Version::Content { .. }) => *known == Version::of(&before),
-        Some(known @ Version::Marks { .. }) => *known == Version::marks(&old).map_err(failed)?,
-        // Never read: that the text is there, once, is all there is to check.
-        None => true,
-    };
-    if !is_known {
-        return Err(changed(asked));
-    }
-    let after = apply(&before, edits).map_err(|reason| {
-        let text = format!("`{}` was not edited: {reason}", asked.shown);
-        ToolError::Failed(text)
-    })?;
-    if after.len() as u64 > MAX_HASHED {
-        return Err(too_large(asked));
-    }
+    let is_known = known.is_some();
+    let Change { old, before, after } = Change::new(asked, edits, &spot, known)?;
     replace(asked, &spot, Old::File(&old), &after, &claim, cancel)?;
     let_go(old, &files);
     // Others need not wait for the diff.
@@ -157,7 +198,7 @@ fn edit(
         "edits": edits.len(), "bytes": after.len(), "version": version.to_string(), "diff": diff, "truncated": truncated
     });
     // Who edits a file without having read it has not seen the rest of it by that.
-    if known.is_some() {
+    if is_known {
         files.versions.remember(session, &file, version);
     }
     let count = if edits.len() == 1 { "1 edit".to_owned() } else { format!("{} edits", edits.len()) };

@@ -68,19 +68,17 @@ impl Tool for ListFiles {
         CallSummary::of(args).counting(result, "entries", "entries")
     }
 
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let asked = AskedPath::new(args, Some("."), ctx)?;
+        blocking(&ctx.cancel, move |_| opened(&asked).map(|_| ())).await
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = AskedPath::new(&args, Some("."), &ctx)?;
         let depth = number(&args, "depth").unwrap_or(1).clamp(1, MAX_DEPTH);
         let limit = number(&args, "limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
         blocking(&ctx.cancel, move |cancel| {
-            let root = Root::open(&asked)?;
-            let dir = root.dir.open_dir(&root.path).map_err(|error| match root.dir.metadata(&root.path) {
-                Ok(found) if !found.is_dir() => {
-                    ToolError::Failed(format!("`{}` is not a directory; use read_file", asked.shown))
-                }
-                Ok(_) | Err(_) => asked.unusable(Use::Read, &error),
-            })?;
-            root.guard(&dir, Path::new("")).map_err(|error| asked.unusable(Use::Read, &error))?;
+            let (root, dir) = opened(&asked)?;
             let mut listing = Listing { limit: limit.clamp(1, MAX_LIMIT), lines: Vec::new(), omitted: 0 };
             listing.walk(&root, &dir, "", depth, cancel).map_err(|stop| match stop {
                 Stop::Cancelled => ToolError::Cancelled,
@@ -90,6 +88,19 @@ impl Tool for ListFiles {
         })
         .await
     }
+}
+
+/// The directory, and the working directory that it lies in.
+fn opened(asked: &AskedPath) -> Result<(Root, Dir), ToolError> {
+    let root = Root::open(asked)?;
+    let dir = root.dir.open_dir(&root.path).map_err(|error| match root.dir.metadata(&root.path) {
+        Ok(found) if !found.is_dir() => {
+            ToolError::Failed(format!("`{}` is not a directory; use read_file", asked.shown))
+        }
+        Ok(_) | Err(_) => asked.unusable(Use::Read, &error),
+    })?;
+    root.guard(&dir, Path::new("")).map_err(|error| asked.unusable(Use::Read, &error))?;
+    Ok((root, dir))
 }
 
 enum Stop {

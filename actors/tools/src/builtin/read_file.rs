@@ -87,6 +87,16 @@ impl Tool for ReadFile {
         told
     }
 
+    /// Whether there is such a file. A kept output is only looked for when it is read.
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let asked = AskedPath::new(args, None, ctx)?;
+        AskedRange::new(args)?;
+        if OutputName::of(&asked.shown).is_some() {
+            return Ok(());
+        }
+        blocking(&ctx.cancel, move |_| opened(&asked).map(|_| ())).await
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = AskedPath::new(&args, None, &ctx)?;
         let part = AskedRange::new(&args)?;
@@ -131,14 +141,20 @@ impl AskedRange {
 /// What was read: the content and what is said about it.
 type Told = (Content, Value);
 
-fn read(asked: &AskedPath, part: AskedRange, session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
+/// The file, and which one it is.
+fn opened(asked: &AskedPath) -> Result<(FileKey, File), ToolError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::IsADirectory => asked.is_directory(),
         _ => asked.unusable(Use::Read, &error),
     };
     let spot = Root::open(asked)?.spot().map_err(failed)?;
     let key = spot.key().map_err(failed)?;
-    let mut file = open_regular(asked, &spot, Use::Read)?;
+    Ok((key, open_regular(asked, &spot, Use::Read)?))
+}
+
+fn read(asked: &AskedPath, part: AskedRange, session: &SessionId, cancel: &Cancel) -> Result<ToolResult, ToolError> {
+    let failed = |error: std::io::Error| asked.unusable(Use::Read, &error);
+    let (key, mut file) = opened(asked)?;
     // Taken before the first byte: what changes later is a change.
     let looked = SystemTime::now();
     let marks = Version::marks(&file).map_err(failed)?;

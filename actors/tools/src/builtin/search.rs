@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use cap_std::fs::{OpenOptions, OpenOptionsExt};
+use cap_std::fs::{Metadata, OpenOptions, OpenOptionsExt};
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -96,13 +96,19 @@ impl Tool for Search {
         CallSummary { about, ..CallSummary::default() }.counting(result, "matches", "matches")
     }
 
+    /// Whether the pattern can be read and the place is there. A kept output is only looked for when it is searched.
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let asked = AskedPath::new(args, Some("."), ctx)?;
+        patterns(args)?;
+        if OutputName::of(&asked.shown).is_some() {
+            return Ok(());
+        }
+        blocking(&ctx.cancel, move |_| start(&asked).map(|_| ())).await
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = AskedPath::new(&args, Some("."), &ctx)?;
-        let ignores_case = args.get("case_insensitive").and_then(Value::as_bool).unwrap_or_default();
-        let mut builder = RegexMatcherBuilder::new();
-        let matcher = builder.case_insensitive(ignores_case).multi_line(true).crlf(true).build(text(&args, "pattern"));
-        let matcher = matcher.map_err(|error| ToolError::InvalidArgs(cut(&format!("`pattern`: {error}"), 1_000)))?;
-        let glob = args.get("glob").and_then(Value::as_str).map(Glob::new).transpose()?;
+        let (matcher, glob) = patterns(&args)?;
         let most = number(&args, "max_results").and_then(|most| usize::try_from(most).ok()).unwrap_or(DEFAULT_RESULTS);
         let most = most.clamp(1, MAX_RESULTS);
         let secrets = secrets_here();
@@ -114,6 +120,16 @@ impl Tool for Search {
         }
         blocking(&ctx.cancel, move |cancel| search(&asked, &matcher, glob.as_ref(), found, cancel)).await
     }
+}
+
+/// What to look for, and in which files.
+fn patterns(args: &Value) -> Result<(RegexMatcher, Option<Glob>), ToolError> {
+    let ignores_case = args.get("case_insensitive").and_then(Value::as_bool).unwrap_or_default();
+    let mut builder = RegexMatcherBuilder::new();
+    let matcher = builder.case_insensitive(ignores_case).multi_line(true).crlf(true).build(text(args, "pattern"));
+    let matcher = matcher.map_err(|error| ToolError::InvalidArgs(cut(&format!("`pattern`: {error}"), 1_000)))?;
+    let glob = args.get("glob").and_then(Value::as_str).map(Glob::new).transpose()?;
+    Ok((matcher, glob))
 }
 
 /// Which files to look into, by name or by path.
@@ -153,6 +169,20 @@ struct FileMatches {
     secrets: Secrets,
 }
 
+/// Where the search begins. Opened once to see that it is there and beneath: the walker must not be sent elsewhere.
+fn start(asked: &AskedPath) -> Result<(Root, Metadata), ToolError> {
+    let root = Root::open(asked)?;
+    let failed = |error: io::Error| asked.unusable(Use::Read, &error);
+    let found = root.dir.metadata(&root.path).map_err(failed)?;
+    if let Ok(dir) = root.dir.open_dir(&root.path) {
+        root.guard(&dir, Path::new("")).map_err(failed)?;
+    } else if !found.is_dir() {
+        // A file that is refused is told, when it is the only one.
+        root.spot().map_err(failed)?;
+    }
+    Ok((root, found))
+}
+
 fn search(
     asked: &AskedPath,
     matcher: &RegexMatcher,
@@ -160,16 +190,7 @@ fn search(
     mut found: FileMatches,
     cancel: &Cancel,
 ) -> Result<ToolResult, ToolError> {
-    let root = Root::open(asked)?;
-    // Opened once to see that it is there and beneath: the walker must not be sent elsewhere.
-    let failed = |error: io::Error| asked.unusable(Use::Read, &error);
-    let start = root.dir.metadata(&root.path).map_err(failed)?;
-    if let Ok(dir) = root.dir.open_dir(&root.path) {
-        root.guard(&dir, Path::new("")).map_err(failed)?;
-    } else if !start.is_dir() {
-        // A file that is refused is told, when it is the only one.
-        root.spot().map_err(failed)?;
-    }
+    let (root, start) = start(asked)?;
     let (most, secrets) = (found.most, found.secrets.clone());
     let worker = || {
         let mut searcher = searcher(BinaryDetection::quit(0));

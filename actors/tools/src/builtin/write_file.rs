@@ -1,14 +1,18 @@
 //! `write_file`: makes a file, or replaces one that the agent has read.
 
+use std::fs::File;
+
 use async_trait::async_trait;
 use playhouse_protocol::{Cancel, EffectClass, Level, SessionId, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::{Value, json};
 
 use crate::files::claims::{Attempt, Turn, in_turn};
-use crate::files::paths::{Root, open_if_there};
+use crate::files::paths::{Root, Spot, open_if_there};
 use crate::files::replace::{Old, changed, let_go, replace};
 use crate::files::versions::Version;
 use crate::files::{AskedPath, Use, path_of, text};
+use crate::run::blocking;
+use crate::runtime::ToolRuntime;
 use crate::secrets::refuse_placeholders;
 use crate::summary::CallSummary;
 use crate::tool::Tool;
@@ -68,18 +72,65 @@ impl Tool for WriteFile {
         CallSummary::of(args).counting(result, "bytes", "bytes")
     }
 
+    /// Whether the place can be written, and what is there is known; makes neither file nor folder.
+    async fn check(&self, args: &Value, ctx: &ToolContext) -> Result<(), ToolError> {
+        let (asked, session) = (AskedPath::new(args, None, ctx)?, ctx.session_id.clone());
+        content(args)?;
+        blocking(&ctx.cancel, move |_| {
+            let root = Root::open(&asked)?;
+            let spot = match root.spot_to_write() {
+                // Its folder is missing, and would be made.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return root.may_make_folders().map_err(|error| failed(&asked, &error));
+                }
+                spot => spot.map_err(|error| failed(&asked, &error))?,
+            };
+            let file = spot.key().map_err(|error| failed(&asked, &error))?;
+            let known = ToolRuntime::here().files.versions.remembered(&session, &file);
+            known_file(&asked, &spot, known)?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn execute(&self, args: Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         let asked = AskedPath::new(&args, None, &ctx)?;
-        let content = text(&args, "content").to_owned();
-        if content.len() > MAX_TEXT {
-            let text = format!("{} bytes are more than 1 MB; write less, then add to it with edit_file", content.len());
-            return Err(ToolError::InvalidArgs(text));
-        }
-        refuse_placeholders(&content, "")?;
+        let content = content(&args)?.to_owned();
         let session = ctx.session_id.clone();
         let shown = asked.shown.clone();
         in_turn(&ctx, &shown, move |turn, cancel| write(&asked, content.as_bytes(), &session, turn, cancel)).await
     }
+}
+
+/// The text to write, if it can be.
+fn content(args: &Value) -> Result<&str, ToolError> {
+    let content = text(args, "content");
+    if content.len() > MAX_TEXT {
+        let text = format!("{} bytes are more than 1 MB; write less, then add to it with edit_file", content.len());
+        return Err(ToolError::InvalidArgs(text));
+    }
+    refuse_placeholders(content, "")?;
+    Ok(content)
+}
+
+fn failed(asked: &AskedPath, error: &std::io::Error) -> ToolError {
+    match error.kind() {
+        std::io::ErrorKind::IsADirectory => asked.is_directory(),
+        _ => asked.unusable(Use::Write, error),
+    }
+}
+
+/// The file that is there, if one is: it must be as the agent knows it.
+fn known_file(asked: &AskedPath, spot: &Spot, known: Option<Version>) -> Result<Option<File>, ToolError> {
+    let Some(mut old) = open_if_there(asked, spot, Use::Write)? else { return Ok(None) };
+    let Some(known) = known else {
+        let text = format!("`{}` exists and you have not read it; read it first", asked.shown);
+        return Err(ToolError::Failed(text));
+    };
+    if !known.is_that_of(&mut old).map_err(|error| failed(asked, &error))? {
+        return Err(changed(asked));
+    }
+    Ok(Some(old))
 }
 
 fn write(
@@ -89,10 +140,7 @@ fn write(
     turn: Turn,
     cancel: &Cancel,
 ) -> Result<Attempt<ToolResult>, ToolError> {
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::IsADirectory => asked.is_directory(),
-        _ => asked.unusable(Use::Write, &error),
-    };
+    let failed = |error: std::io::Error| failed(asked, &error);
     let root = Root::open(asked)?;
     let (spot, folders) = match root.spot_to_write() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -104,7 +152,7 @@ fn write(
     let spot = spot.map_err(failed)?;
     let file = spot.key().map_err(failed)?;
     let Some(claim) = turn.take(&file) else { return Ok(Attempt::Taken(file)) };
-    let made = match open_if_there(asked, &spot, Use::Write)? {
+    let made = match known_file(asked, &spot, claim.files.versions.remembered(session, &file))? {
         None => {
             replace(asked, &spot, Old::Nothing, content, &claim, cancel)?;
             if let Some(folders) = folders {
@@ -112,14 +160,7 @@ fn write(
             }
             true
         }
-        Some(mut old) => {
-            let Some(known) = claim.files.versions.remembered(session, &file) else {
-                let text = format!("`{}` exists and you have not read it; read it first", asked.shown);
-                return Err(ToolError::Failed(text));
-            };
-            if !known.is_that_of(&mut old).map_err(failed)? {
-                return Err(changed(asked));
-            }
+        Some(old) => {
             replace(asked, &spot, Old::File(&old), content, &claim, cancel)?;
             let_go(old, &claim.files);
             false

@@ -126,17 +126,23 @@ impl Root {
         Ok(spot)
     }
 
-    /// Makes the folders that the path goes through. They go again, unless they are kept or something is in them.
-    pub(crate) fn make_folders(&self) -> io::Result<NewFolders<'_>> {
+    /// Whether the folders that the path goes through may be made, as far as those that are there tell.
+    pub(crate) fn may_make_folders(&self) -> io::Result<()> {
         let folder = folder_of(&self.path);
         for above in folder.ancestors() {
             let there = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             if let (Ok(dir), Ok(rest)) = (self.dir.open_dir(there), self.path.strip_prefix(above)) {
                 self.guard(&dir, rest)?;
-                self.refuse_other_name(&dir, rest)?;
-                break;
+                return self.refuse_other_name(&dir, rest);
             }
         }
+        Ok(())
+    }
+
+    /// Makes the folders that the path goes through. They go again, unless they are kept or something is in them.
+    pub(crate) fn make_folders(&self) -> io::Result<NewFolders<'_>> {
+        self.may_make_folders()?;
+        let folder = folder_of(&self.path);
         let mut made = NewFolders { root: &self.dir, paths: Vec::new() };
         let mut path = PathBuf::new();
         for part in folder.components() {

@@ -83,6 +83,20 @@ pub struct ExecutorArgs {
     pub reply: DerivedActorRef<ToolReport>,
 }
 
+impl ExecutorArgs {
+    /// What a call of this tool knows of its house.
+    pub(super) fn scope(&self, tool: &str, confined: Arc<Confined>, sweeps: Sweeps) -> Scope {
+        Scope {
+            runtime: self.runtime.clone(),
+            sweeps,
+            secrets: self.secrets.clone(),
+            confined,
+            off_limits: OffLimits::of(tool, &self.forbid, &self.cwd),
+            output: self.output.clone(),
+        }
+    }
+}
+
 /// A call to run; it has been vetted.
 #[derive(Clone, Debug)]
 pub struct ToolJob {
@@ -335,14 +349,7 @@ impl ExecutorState {
             on_update: Some(Arc::new(move |partial| updates.update(partial))),
             on_progress: Some(Arc::new(move |text| progress.progress(text))),
         };
-        let scope = Scope {
-            runtime: self.args.runtime.clone(),
-            sweeps: sweeps.clone(),
-            secrets: self.args.secrets.clone(),
-            confined: self.confined.clone(),
-            off_limits: OffLimits::of(&job.name, &self.args.forbid, &self.args.cwd),
-            output: self.args.output.clone(),
-        };
+        let scope = self.args.scope(&job.name, self.confined.clone(), sweeps.clone());
         let job = RunJob { tool, args: job.args, ctx, scope };
         let (run, _) = ActorRuntime::spawn_linked_instant(None, ToolRun, job, myself.get_cell())?;
         let cell = run.get_cell();

@@ -56,6 +56,7 @@ pub struct Bench {
     pub executor: ActorRef<ExecutorMsg>,
     pub reports: mpsc::UnboundedReceiver<ToolReport>,
     pub runtime: ToolRuntime,
+    args: ExecutorArgs,
 }
 
 impl Bench {
@@ -106,8 +107,8 @@ impl Bench {
             forbid: Default::default(),
             reply: agent.get_derived(),
         };
-        let (executor, _) = Executor::spawn_linked(None, Executor, args, agent.get_cell()).await.unwrap();
-        Self { agent, executor, reports, runtime }
+        let (executor, _) = Executor::spawn_linked(None, Executor, args.clone(), agent.get_cell()).await.unwrap();
+        Self { agent, executor, reports, runtime, args }
     }
 
     pub fn start(&self, call: &str, name: &str, args: Value) {
@@ -136,6 +137,11 @@ impl Bench {
                 return (call, result, duration_ms);
             }
         }
+    }
+
+    /// What the tool says of a call that is not run.
+    pub async fn check(&self, name: &str, args: Value) -> Result<(), ToolError> {
+        self.args.clone().check(name, "looked at".into(), Arc::new(args)).await
     }
 
     pub async fn run(&mut self, name: &str, args: Value) -> Answer {

@@ -40,6 +40,8 @@ pub enum HookPoint {
     SessionStart,
     /// When a call is judged.
     Policy,
+    /// Before a person is asked about a call: its tool says whether it would fail at once. Set where there are tools.
+    Check,
 }
 
 /// How a session came to its first prompt.
@@ -190,6 +192,15 @@ pub enum HookCall {
         /// What the house's own rules say.
         ours: Ruling,
     },
+    /// A call that a person is to be asked about.
+    Check {
+        /// The tool's name.
+        name: String,
+        /// The model's id for the call.
+        call: ToolCallId,
+        /// What it would run with.
+        args: Arc<Value>,
+    },
 }
 
 impl HookCall {
@@ -209,6 +220,7 @@ impl HookCall {
             Self::Stop { .. } => HookPoint::Stop,
             Self::SessionStart { .. } => HookPoint::SessionStart,
             Self::Policy { .. } => HookPoint::Policy,
+            Self::Check { .. } => HookPoint::Check,
         }
     }
 }

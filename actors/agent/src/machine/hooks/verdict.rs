@@ -26,6 +26,8 @@ pub enum Verdict {
     Stop(MayStop),
     /// Before the first prompt of a session.
     SessionStart(SessionStart),
+    /// Of a call that a person is to be asked about, by its tool.
+    Check(Checked),
 }
 
 /// Whether what is about to happen may happen.
@@ -65,6 +67,18 @@ pub enum BeforeTool {
     /// It does not run, and the run ends.
     Halt {
         /// Why; the run's outcome has it, and the model gets it.
+        reason: String,
+    },
+}
+
+/// What a look at a call shows before anyone is asked about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// Nothing that speaks against it.
+    Possible,
+    /// That it would fail.
+    Fails {
+        /// The tool's own error; the model gets this.
         reason: String,
     },
 }
@@ -160,7 +174,7 @@ impl Filtered {
 }
 
 impl HookPoint {
-    /// What it means that a hook crashed or did not answer: no. A run that may not be known to be done is ended, not
+    /// What it means that a hook crashed or did not answer: no, but for a check, which allows nothing. A run that may not be known to be done is ended, not
     /// sent back to the model.
     pub(crate) fn failed(self, reason: &str) -> Verdict {
         let reason = reason.to_owned();
@@ -173,6 +187,8 @@ impl HookPoint {
             Self::Policy => Verdict::Policy(Ruling::Forbid { reason }),
             Self::Stop => Verdict::Stop(MayStop::Halt { reason }),
             Self::SessionStart => Verdict::SessionStart(SessionStart::Halt { reason }),
+            // The check only spares questions: what it does not know, the call's own run shows.
+            Self::Check => Verdict::Check(Checked::Possible),
         }
     }
 }
@@ -210,6 +226,7 @@ answers! {
     Filtered: Self::PassAll, Verdict::Filter(answer) => answer;
     MayStop: Self::Yes, Verdict::Stop(answer) => answer;
     SessionStart: Self::Plain, Verdict::SessionStart(answer) => answer;
+    Checked: Self::Possible, Verdict::Check(answer) => answer;
 }
 
 /// What a verdict of another point means at this one: that the hook failed.

@@ -126,7 +126,8 @@ impl Machine {
                 | HookPoint::Filter
                 | HookPoint::Policy
                 | HookPoint::Stop
-                | HookPoint::SessionStart => RunHook::None,
+                | HookPoint::SessionStart
+                | HookPoint::Check => RunHook::None,
             };
         }
         for (hook, (call, _)) in std::mem::take(&mut self.flight.run.tool_hooks) {
@@ -134,10 +135,11 @@ impl Machine {
             let Some(tool) = self.flight.run.tools.get_mut(&call) else { continue };
             match tool.phase {
                 ToolPhase::Closing => self.take_after_tool(&call, AfterTool::Done),
-                ToolPhase::Judging { .. } | ToolPhase::Hooking { .. } => {
+                ToolPhase::Judging { .. } | ToolPhase::Checking { .. } | ToolPhase::Hooking { .. } => {
                     self.flight.run.tools.remove(&call);
                 }
-                ToolPhase::Asking
+                ToolPhase::Queued { .. }
+                | ToolPhase::Asking
                 | ToolPhase::Waiting { .. }
                 | ToolPhase::Starting
                 | ToolPhase::Running

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use playhouse_protocol::entry::{Placed, QueuedInput};
 use playhouse_protocol::{
-    AgentEvent, AgentMessage, Batch, CallId, EffectClass, Entry, InputId, Level, LoopId, MessageId, Passage, Seq,
-    SessionId, ToolCallId, ToolError, ToolResult,
+    AgentEvent, AgentMessage, Batch, CallId, EffectClass, Entry, InputId, Level, LoopId, MessageId, Passage, Question,
+    Seq, SessionId, ToolCallId, ToolError, ToolResult,
 };
 
 use crate::machine::{Doing, Effect, HookId, HookPoint, SessionSource, Verdict};
@@ -221,6 +221,10 @@ impl ToolFlight {
 pub(crate) enum ToolPhase {
     /// The policy is being asked.
     Judging { effect: EffectClass, level: Level },
+    /// It is asked about once those before it that touch the same things are done.
+    Queued { question: Box<Question> },
+    /// Its tool is looking whether it would fail at once; if not, this is asked.
+    Checking { question: Box<Question> },
     /// The question is out, and nobody has answered.
     Asking,
     /// It may run, once those before it that touch the same things are done.

@@ -57,9 +57,10 @@ impl Machine {
         let tools = &self.flight.run.tools;
         let child_waits = |tool: &ToolFlight| tool.child == Doing::WaitingForAPerson;
         let waits = |tool: &ToolFlight| match &tool.phase {
-            ToolPhase::Asking | ToolPhase::Waiting { .. } => true,
+            ToolPhase::Asking | ToolPhase::Queued { .. } | ToolPhase::Waiting { .. } => true,
             ToolPhase::Running => child_waits(tool),
             ToolPhase::Judging { .. }
+            | ToolPhase::Checking { .. }
             | ToolPhase::Hooking { .. }
             | ToolPhase::Starting
             | ToolPhase::Stopping

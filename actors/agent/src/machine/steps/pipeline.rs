@@ -1,7 +1,7 @@
 //! A tool call from the model's word to its start: the stages of the pipeline, each a function of its own.
 //!
 //! ```text
-//! limit → lookup, schema → plan → policy (safety included) → approval → order → hooks → start
+//! limit → lookup, schema → plan → policy (safety included) → check → approval → order → hooks → start
 //! ```
 //!
 //! A stage lets the call through, answers it (`ToolBlocked`, with the stage's name and its reason), or makes it wait.
@@ -19,7 +19,8 @@ use crate::machine::state::digest;
 use crate::machine::state::flight::{ToolFlight, ToolPhase};
 use crate::machine::state::run::{CallOrigin, CallSlot, CallState, ToolHookState};
 use crate::machine::{
-    Approver, Authority, Effect, HookCall, HookPoint, Machine, PERMISSION_DEADLINE, Step, Timer, Verdict, Vetting,
+    Approver, Authority, Checked, Effect, HookCall, HookPoint, Machine, PERMISSION_DEADLINE, Step, Timer, Verdict,
+    Vetting,
 };
 
 /// How many calls of one response are run.
@@ -138,8 +139,41 @@ impl Machine {
             self.block(slot, BlockStage::Approval, reason);
             return;
         }
+        self.ask_in_order(slot, Box::new(question));
+    }
+
+    /// A call before it may make what it needs, or change it. Who sees one question at a time is asked when that is done;
+    /// others are asked at once, and only the call's own run tells whether it works.
+    fn ask_in_order(&mut self, slot: &CallSlot, question: Box<Question>) {
+        match (self.may_start(slot), self.setup.approver) {
+            (true, _) if self.setup.hooks.has(HookPoint::Check) => self.check_stage(slot, question),
+            (false, Approver::InTurn) => {
+                self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Queued { question }));
+            }
+            (true, _) | (false, Approver::Present | Approver::Inbox | Approver::Nobody) => self.ask(slot, question),
+        }
+    }
+
+    /// Lets the tool look whether the call would fail at once: a person is not asked about what cannot work.
+    fn check_stage(&mut self, slot: &CallSlot, question: Box<Question>) {
+        self.flight.run.tools.insert(slot.id.clone(), ToolFlight::new(ToolPhase::Checking { question }));
+        let call = HookCall::Check { name: slot.name.clone(), call: slot.id.clone(), args: slot.args.clone() };
+        self.run_tool_hook(&slot.id, call);
+    }
+
+    /// The tool has looked. What it found is in the journal as the refusal or as the question, and is not looked for
+    /// again.
+    pub(super) fn checked(&mut self, call: &ToolCallId, question: Box<Question>, answer: Checked) {
+        self.flight.run.tools.remove(call);
+        let Some(slot) = self.slot(call).cloned() else { return };
+        match answer {
+            Checked::Fails { reason } => self.block(&slot, BlockStage::Check, reason),
+            Checked::Possible => self.ask(&slot, question),
+        }
+    }
+
+    fn ask(&mut self, slot: &CallSlot, question: Box<Question>) {
         let permission_id = question_id(slot);
-        let question = Box::new(question);
         self.push(EntryBody::PermissionAsked {
             permission_id: permission_id.clone(),
             tool_call_id: slot.id.clone(),
@@ -183,19 +217,17 @@ impl Machine {
 
     /// Looks again at a call that waits for others.
     pub(super) fn step_waiting(&mut self, slot: &CallSlot) -> Step {
-        let Some(ToolPhase::Waiting { effect, passage }) = self.flight.run.tools.get(&slot.id).map(|tool| &tool.phase)
-        else {
-            return Step::Waiting;
-        };
-        let (effect, passage) = (effect.clone(), passage.clone());
-        if !self.may_start(slot) {
+        let waits = |tool: &ToolFlight| matches!(tool.phase, ToolPhase::Waiting { .. } | ToolPhase::Queued { .. });
+        if !self.flight.run.tools.get(&slot.id).is_some_and(|tool| waits(tool)) || !self.may_start(slot) {
             return Step::Waiting;
         }
-        self.flight.run.tools.remove(&slot.id);
+        let phase = self.flight.run.tools.remove(&slot.id).map(|tool| tool.phase);
         // Those before it may have failed meanwhile.
-        match self.limit_stage(slot) {
-            Some(reason) => self.block(slot, BlockStage::Limit, reason),
-            None => self.hook_stage(slot, effect, passage),
+        match (self.limit_stage(slot), phase) {
+            (Some(reason), _) => self.block(slot, BlockStage::Limit, reason),
+            (None, Some(ToolPhase::Waiting { effect, passage })) => self.hook_stage(slot, effect, passage),
+            (None, Some(ToolPhase::Queued { question })) => self.ask_in_order(slot, question),
+            (None, _) => {}
         }
         Step::Moved
     }

@@ -134,6 +134,10 @@ impl Machine {
                 let (effect, level) = (effect.clone(), *level);
                 self.judged(call, effect, level, verdict);
             }
+            ToolPhase::Checking { question } => {
+                let question = question.clone();
+                self.checked(call, question, answer_at(HookPoint::Check, verdict));
+            }
             ToolPhase::Hooking { effect, passage } => {
                 let (effect, passage) = (effect.clone(), passage.clone());
                 self.flight.run.tools.remove(call);
@@ -150,7 +154,7 @@ impl Machine {
                 self.take_after_tool(call, answer_at(HookPoint::AfterTool, verdict));
             }
             ToolPhase::Running | ToolPhase::Stopping => self.update_answered(call, verdict),
-            ToolPhase::Asking | ToolPhase::Waiting { .. } | ToolPhase::Starting => {}
+            ToolPhase::Queued { .. } | ToolPhase::Asking | ToolPhase::Waiting { .. } | ToolPhase::Starting => {}
         }
     }
 
@@ -180,6 +184,8 @@ impl Machine {
             }
             (
                 ToolPhase::Judging { .. }
+                | ToolPhase::Queued { .. }
+                | ToolPhase::Checking { .. }
                 | ToolPhase::Asking
                 | ToolPhase::Waiting { .. }
                 | ToolPhase::Hooking { .. }
@@ -285,6 +291,8 @@ impl Machine {
             Some(
                 ToolPhase::Stopping
                 | ToolPhase::Judging { .. }
+                | ToolPhase::Queued { .. }
+                | ToolPhase::Checking { .. }
                 | ToolPhase::Asking
                 | ToolPhase::Waiting { .. }
                 | ToolPhase::Hooking { .. }
