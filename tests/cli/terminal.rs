@@ -25,6 +25,12 @@ impl Desk {
         (rows(&bytes, columns), bytes)
     }
 
+    /// As `screen`, however it ends.
+    pub fn at_terminal_columns(&self, columns: usize, args: &[&str]) -> (Option<i32>, Vec<String>) {
+        let (code, bytes) = perform(self.at_terminal_of(columns, args), None);
+        (code, rows(&bytes, columns))
+    }
+
     pub fn on_terminal_without_colours(&self, args: &[&str]) -> (Option<i32>, String) {
         let mut command = self.at_terminal(args);
         command.env("NO_COLOR", "1");

@@ -149,16 +149,25 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
     let wide = table(&rows);
     let shown = match fits(&wide, width) {
         true => wide,
-        // Without what caches cost.
         false => {
-            let rows = rows.iter().map(|[model, window, output, price_in, price_out, ..]| {
+            let without_caches = rows.iter().map(|[model, window, output, price_in, price_out, ..]| {
                 [model, window, output, price_in, price_out].map(String::clone)
             });
-            table(&rows.collect::<Vec<_>>()).lines().map(|line| cut(line, width) + "\n").collect()
+            let shown = table(&without_caches.collect::<Vec<_>>());
+            if fits(&shown, width) { shown } else { rows.iter().skip(1).map(|row| narrow_model(row, width)).collect() }
         }
     };
     let text = format!("Dollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.");
     format!("{shown}\n{}", words(&text, width))
+}
+
+/// A model and what it costs, on lines of its own.
+fn narrow_model(row: &[String; 8], width: usize) -> String {
+    let [model, window, output, price_in, price_out, cache_read, cache_write, up_to] = row;
+    let (window, output) = (format!("window {window}"), format!("output {output}"));
+    let prices = format!("$ {price_in} in, {price_out} out; caches: {cache_read} read, {cache_write} write");
+    let up_to = if up_to.is_empty() { String::new() } else { format!(", {up_to}") };
+    wrapped(&format!("{model}\n  {window}, {output}\n  {prices}{up_to}\n"), 4, Some(width))
 }
 
 fn known_json(preset: &Preset, known: &[&Known]) -> String {

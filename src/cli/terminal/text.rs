@@ -7,6 +7,11 @@ use playhouse::protocol::mask_patterns;
 use playhouse::text::is_bidirectional;
 pub use playhouse::text::{cut, harmless, one_line, spelled_out};
 
+use crate::cli::terminal::wrap::wrapped;
+
+/// How much further in a line goes on that is wider than the screen, in columns.
+pub const HANG: usize = 2;
+
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
@@ -55,11 +60,17 @@ pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Writes one line to stderr, with its beginning in colour and without what has the shape of a key.
+/// Writes one line to stderr, with its beginning in colour and without what has the shape of a key; on a terminal,
+/// wrapped by words.
 pub fn error_line(head: &str, text: &str, tint: Tint) {
-    let (on, off) = tint.codes(stderr_colours());
+    let line = wrapped(&format!("{head}{}", one_line(&mask_patterns(text))), HANG, stderr_width());
+    let (on, off) = tint.codes(stderr_colours() && !head.is_empty());
+    let line = match line.strip_prefix(head) {
+        Some(rest) => format!("{on}{head}{off}{rest}"),
+        None => line,
+    };
     // With stderr gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(&mask_patterns(text)));
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// The text as stdout gets it: on a terminal, what would turn text around or control it unseen is written out, in a way

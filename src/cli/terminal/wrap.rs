@@ -27,7 +27,8 @@ pub fn wrapped(text: &str, hang: usize, columns: Option<usize>) -> String {
 }
 
 /// Which characters of a line go on which line of a screen. The first one has `lead` columns less, and the others `hang`.
-/// Spaces stay as they are, except where a line is broken; a word is broken only if it is longer than a line.
+/// Spaces stay as they are, except where a line is broken; a word is broken only if it is longer than a line, and then it
+/// begins where it is.
 pub fn broken(chars: &[char], lead: usize, hang: usize, columns: usize) -> Vec<Range<usize>> {
     let mut lines = Vec::new();
     // Where the line begins, where its last word ends, and how wide it is up to there.
@@ -45,10 +46,11 @@ pub fn broken(chars: &[char], lead: usize, hang: usize, columns: usize) -> Vec<R
             (to, used) = (end, used + gap + width);
             continue;
         }
-        if !is_first {
+        let has_room = used + gap < columns;
+        if !is_first && (hang + width <= columns || !has_room) {
             lines.push(from..to);
             (from, used) = (after_gap, hang);
-        } else if gap < columns.saturating_sub(used) {
+        } else if has_room {
             used += gap;
         } else {
             from = after_gap;
@@ -93,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_word_longer_than_a_line_is_broken_and_wide_characters_count_twice() {
-        assert_eq!(wrapped("see abcdefghijkl end", 2, Some(8)), "see\n  abcdef\n  ghijkl\n  end");
+        assert_eq!(wrapped("see abcdefghijkl end", 2, Some(8)), "see abcd\n  efghij\n  kl end");
+        assert_eq!(wrapped("seeing abcdefghijkl", 2, Some(7)), "seeing\n  abcde\n  fghij\n  kl");
         assert_eq!(wrapped("漢字漢字漢字", 0, Some(5)), "漢字\n漢字\n漢字");
         assert_eq!(wrapped("漢", 0, Some(1)), "漢", "there is no end otherwise");
     }
