@@ -124,3 +124,15 @@ fn reading_a_journal_takes_memory_for_a_few_records_and_not_for_all() {
     assert_eq!(whole(told(&["sessions", "show", &session, "--json"])), many);
     assert_eq!(whole(told(&["sessions", "events", &session])), many);
 }
+
+#[test]
+fn on_a_narrow_terminal_the_doctor_breaks_no_word() {
+    let desk = Desk::new();
+    let piped = desk.run(&["doctor"]).out;
+    for columns in [40, 120] {
+        let (rows, bytes) = desk.screen(columns, &["doctor"]);
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&rows.join("\n")), words(&piped), "{bytes}");
+        assert!(columns == 40 || rows.iter().any(|row| row.starts_with(&" ".repeat(26))), "{rows:#?}");
+    }
+}

@@ -247,8 +247,13 @@ impl<'a> OnScreen<'a> {
             }
         };
         let question: String = question.lines().map(line).collect();
-        write!(self.output, "{}{question}{left}{keys}", self.lead)?;
         self.asking.covered.store(false, Ordering::SeqCst);
+        self.put(&format!("{}{question}{left}{keys}", self.lead))
+    }
+
+    /// Writes at once: what a person types meanwhile must not come in between.
+    fn put(&mut self, text: &str) -> io::Result<()> {
+        self.output.write_all(text.as_bytes())?;
         self.output.flush()
     }
 
@@ -269,8 +274,7 @@ impl<'a> OnScreen<'a> {
             }
             if !self.lead.is_empty() && !self.asking.covered.load(Ordering::SeqCst) {
                 // The cursor stays where the person types.
-                let _ = write!(self.output, "\x1b7\x1b[A{ERASE}{}\x1b8", countdown(until - Instant::now()));
-                let _ = self.output.flush();
+                let _ = self.put(&format!("\x1b7\x1b[A{ERASE}{}\x1b8", countdown(until - Instant::now())));
             }
         }
     }
