@@ -47,5 +47,7 @@ mod stopping;
 mod telling;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/typing.rs"]
+mod typing;
 #[path = "cli/wires.rs"]
 mod wires;

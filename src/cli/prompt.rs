@@ -1,16 +1,17 @@
 //! What a run is told: the prompt, what is piped in beside it, and pictures.
 
 use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use playhouse::protocol::{Content, Message};
 use playhouse::tools::picture;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
 use crate::cli::exit::Exit;
+use crate::cli::terminal::entry::{self, stdin_is_ready};
+use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, error_line};
 
 /// The most that may be piped in beside a prompt, in bytes: about what a large model can still take in.
@@ -67,12 +68,13 @@ pub fn is_asked_for(given: Option<&str>) -> bool {
 }
 
 /// What is said: `given` and what is piped in beside it, or what stdin has when `given` is nothing or `-`; and pictures.
-pub fn read(given: Option<String>, pictures: &[PathBuf]) -> Result<Said, Exit> {
+/// With an interrupt, a person is asked for the prompt.
+pub fn read(given: Option<String>, pictures: &[PathBuf], interrupt: Option<&Interrupt>) -> Result<Said, Exit> {
     let pictures = pictures.iter().map(|path| picture_of(path)).collect::<Result<Vec<_>, _>>()?;
-    let (text, context) = match given {
-        Some(text) if text != "-" => (text, true),
-        given if is_asked_for(given.as_deref()) => (asked()?, false),
-        Some(_) | None => (whole()?, false),
+    let (text, context) = match (given, interrupt) {
+        (Some(text), _) if text != "-" => (text, true),
+        (None, Some(interrupt)) => (asked(interrupt.clone())?, false),
+        (Some(_) | None, _) => (whole()?, false),
     };
     if text.trim().is_empty() {
         return Err(Exit::Refused("the prompt is empty: say something".to_owned()));
@@ -85,27 +87,17 @@ pub fn read(given: Option<String>, pictures: &[PathBuf]) -> Result<Said, Exit> {
 }
 
 /// Lets a person type the prompt.
-fn asked() -> Result<String, Exit> {
+fn asked(interrupt: Interrupt) -> Result<String, Exit> {
     if !io::stderr().is_terminal() {
         return Err(Exit::Refused("there is no prompt: give one, or pipe it in".to_owned()));
     }
-    let unread = |error: io::Error| Exit::Refused(format!("the prompt cannot be read from the terminal: {error}"));
-    error_line("", "What should be done? It may take several lines; an empty line ends it, or Ctrl-D.", Tint::Dim);
-    let (mut lines, mut text) = (io::stdin().lock().lines(), String::new());
-    loop {
-        // With stderr gone there is nobody to tell.
-        let _ = write!(io::stderr().lock(), "> ").and_then(|()| io::stderr().flush());
-        match lines.next().transpose().map_err(unread)? {
-            Some(line) if !line.trim().is_empty() => text.push_str(&(line + "\n")),
-            Some(_) if text.is_empty() => {}
-            Some(_) => break,
-            None => {
-                let _ = writeln!(io::stderr().lock());
-                break;
-            }
-        }
+    let text = "What should be done? Type or paste any number of lines; an empty line ends it, or Ctrl-D.";
+    error_line("", text, Tint::Dim);
+    match entry::enter(interrupt) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(Exit::Interrupted("interrupted before the prompt was sent".to_owned())),
+        Err(error) => Err(Exit::Refused(format!("the prompt cannot be read from the terminal: {error}"))),
     }
-    Ok(text.trim_end().to_owned())
 }
 
 /// All of stdin as the prompt.
@@ -175,28 +167,14 @@ impl Waiting {
 
     fn for_more(&mut self, is_first: bool) -> Waited {
         if self.is_watched && !self.is_told {
-            if is_ready(Some(TOLD)) {
+            if stdin_is_ready(Some(TOLD)) {
                 return Waited::Ready;
             }
             error_line("", "waiting for stdin to end, which is context for the prompt (Ctrl-C leaves)", Tint::Dim);
             self.is_told = true;
         }
         let limit = if is_first && !self.is_watched { Some(FIRST_BYTE) } else { None };
-        if is_ready(limit) { Waited::Ready } else { Waited::InVain }
-    }
-}
-
-/// Whether stdin has something or has ended, within this time.
-fn is_ready(limit: Option<Duration>) -> bool {
-    let (stdin, limit) = (io::stdin(), limit.and_then(|limit| Timespec::try_from(limit).ok()));
-    let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
-    loop {
-        match poll(&mut watched, limit.as_ref()) {
-            Ok(count) => return count > 0,
-            Err(rustix::io::Errno::INTR) => {}
-            // What cannot be watched is read, and that says what is wrong with it.
-            Err(_) => return true,
-        }
+        if stdin_is_ready(limit) { Waited::Ready } else { Waited::InVain }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod ask;
 mod cards;
+pub mod entry;
 pub mod follow;
 mod live;
 mod markdown;
@@ -12,3 +13,4 @@ mod sub_agents;
 pub mod text;
 mod totals;
 pub mod view;
+pub mod wrap;

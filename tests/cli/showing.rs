@@ -171,6 +171,77 @@ fn a_screen_of_40_columns_breaks_no_words_and_one_without_colours_has_no_codes()
 }
 
 #[test]
+fn lines_and_signs_of_an_answer_are_on_the_screen_as_they_were_written() {
+    let desk = Desk::new();
+    let lines: String = (1..=30).map(|n| format!("line {n} of many\n")).collect();
+    let rest =
+        "def __init__(self, *args, **kwargs):\n  src/*.rs and **open\n\nKeep  these   spaces, 2 * 3, snake_case.\n";
+    let script = desk.script("s.json", json!([{"text": format!("{lines}{rest}"), "chunk": 7}]));
+    let (rows, _) = desk.screen(60, &["run", "go", "--script", &script]);
+    let expected: Vec<String> = format!("{lines}{rest}").lines().map(str::to_owned).collect();
+    let from = rows.iter().position(|row| row == "line 1 of many").unwrap_or_else(|| panic!("{rows:#?}"));
+    assert_eq!(rows[from..from + expected.len()], expected, "{rows:#?}");
+}
+
+/// Fails unless these words are on a screen of 40 columns, none of them broken, in rows that are no longer.
+#[track_caller]
+fn is_whole(rows: &[String], words: &str) {
+    let shown: Vec<&str> = rows.iter().flat_map(|row| row.split_whitespace()).collect();
+    assert!(shown.join(" ").contains(words), "{words}: {rows:#?}");
+    // What was drawn in the last column and wrapped by the terminal goes on in the next row.
+    assert!(rows.iter().all(|row| row.chars().count() <= 40), "{rows:#?}");
+}
+
+#[test]
+fn on_40_columns_no_word_of_a_run_is_broken() {
+    let desk = Desk::new();
+    let turns = json!([
+        {"error": {"status": 503, "message": "the service is overloaded at present"}},
+        {"text": "Done.", "usage": {"input": 1_234_567, "output": 89}},
+    ]);
+    let script = desk.script("s.json", turns);
+    let (rows, _) = desk.screen(40, &["run", "go", "--script", &script]);
+    is_whole(&rows, "; asking again in 0.0 s");
+    is_whole(&rows, "out, 1 turn, 0.");
+    is_whole(&rows, "s, cost unknown");
+    for (args, words) in [
+        (&["run", "go", "--script", "none.json"][..], "none.json"),
+        (&["run", "go", "--model", "no-such-model"], "error: "),
+        (&["sessions", "show", "0000"], "error: "),
+    ] {
+        let (code, screen) = desk.at_terminal_columns(40, args);
+        assert_eq!(code, Some(2), "{screen:#?}");
+        let piped = desk.run(args).err;
+        assert!(piped.contains(words) && piped.trim_end().lines().count() == 1, "{piped}");
+        is_whole(&screen, piped.trim_end());
+    }
+}
+
+#[test]
+fn on_40_columns_no_word_of_doctor_models_and_demo_is_broken() {
+    let desk = Desk::new();
+    for args in [&["doctor"][..], &["models"], &["models", "anthropic"]] {
+        let (_, rows) = desk.at_terminal_columns(40, args);
+        assert!(rows.iter().all(|row| row.chars().count() <= 40), "{rows:#?}");
+        let piped = desk.run(args).out;
+        let words: Vec<&str> = piped.split_whitespace().collect();
+        for row in rows.iter().filter(|row| !row.is_empty()) {
+            let word = row.split_whitespace().next_back().unwrap_or_default();
+            let is_cut = word.ends_with('…') || word.chars().count() >= 36;
+            let is_label = args[0] == "models";
+            assert!(is_cut || is_label || words.contains(&word), "{word} is broken: {rows:#?}");
+        }
+    }
+    let (_, rows) = desk.at_terminal_columns(40, &["models", "anthropic"]);
+    is_whole(&rows, "in, ");
+    is_whole(&rows, " read, ");
+    let (_, rows) = desk.at_terminal_columns(40, &["demo"]);
+    is_whole(&rows, "each an agent with a journal of its own.");
+    is_whole(&rows, "was brought back by its supervisor, and ended with 6");
+    is_whole(&rows, "which providers there are and which keys are set; then");
+}
+
+#[test]
 fn help_breaks_no_words_at_any_width() {
     let desk = Desk::new();
     // What others have in their usage is wider than 40 columns, and is left as one line.

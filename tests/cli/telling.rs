@@ -21,7 +21,7 @@ fn told(desk: &Desk) -> Vec<Value> {
 }
 
 #[track_caller]
-fn is_told(desk: &Desk, text: &str) {
+pub fn is_told(desk: &Desk, text: &str) {
     assert_eq!(told(desk), [json!({"type": "text", "text": text})]);
 }
 

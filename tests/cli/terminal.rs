@@ -1,7 +1,7 @@
 //! The real program on a real terminal, which `script` gives it.
 
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,12 @@ impl Desk {
         let (code, bytes) = perform(command, None);
         assert_eq!(code, Some(0), "{bytes}");
         (rows(&bytes, columns), bytes)
+    }
+
+    /// As `screen`, however it ends.
+    pub fn at_terminal_columns(&self, columns: usize, args: &[&str]) -> (Option<i32>, Vec<String>) {
+        let (code, bytes) = perform(self.at_terminal_of(columns, args), None);
+        (code, rows(&bytes, columns))
     }
 
     pub fn on_terminal_without_colours(&self, args: &[&str]) -> (Option<i32>, String) {
@@ -79,6 +85,26 @@ impl Desk {
         })
     }
 
+    /// Runs a line of a shell on a terminal; each of these is typed when what comes before it is on the screen, behind
+    /// where the one before it was.
+    pub fn at_shell(&self, line: &str, mut steps: &[(&str, &str)]) -> (Option<i32>, String) {
+        let mut from = 0;
+        self.at_shell_with(line, |screen, keys| {
+            while let [(seen, typed), rest @ ..] = steps
+                && let Some(place) = screen.get(from..).and_then(|new| new.find(seen))
+            {
+                keys.write_all(typed.as_bytes()).unwrap();
+                (from, steps) = (from + place + seen.len(), rest);
+            }
+            steps.is_empty()
+        })
+    }
+
+    /// As above; someone looks at the screen whenever it changes, until they have typed what they wanted to.
+    pub fn at_shell_with(&self, line: &str, look: impl FnMut(&str, &mut ChildStdin) -> bool) -> (Option<i32>, String) {
+        perform_with(self.line_at_terminal(100, line), look)
+    }
+
     /// As `on_terminal_typing`, with so many columns; gives what is on the screen in the end, row by row, too.
     pub fn screen_typing(
         &self,
@@ -103,11 +129,15 @@ impl Desk {
     }
 
     fn at_terminal_of(&self, columns: usize, args: &[&str]) -> Command {
+        let words = [env!("CARGO_BIN_EXE_playhouse")].into_iter().chain(args.iter().copied());
+        let words: Vec<String> = words.map(quoted).collect();
+        self.line_at_terminal(columns, &format!("exec {}", words.join(" ")))
+    }
+
+    fn line_at_terminal(&self, columns: usize, line: &str) -> Command {
         // Whoever runs these tests in the background may ignore signals, which would be handed down.
-        let mut line = format!("stty rows 40 cols {columns}; exec env --default-signal=HUP,INT,QUIT,TERM");
-        for word in [env!("CARGO_BIN_EXE_playhouse")].iter().chain(args) {
-            line.push_str(&format!(" '{}'", word.replace('\'', r"'\''")));
-        }
+        let line =
+            format!("stty rows 40 cols {columns}; exec env --default-signal=HUP,INT,QUIT,TERM sh -c {}", quoted(line));
         let plain = self.command(&[]);
         let mut command = Command::new("script");
         command.args(["-qefc", &line, "/dev/null"]).current_dir(self.work()).env("TERM", "xterm");
@@ -119,6 +149,11 @@ impl Desk {
         }
         command
     }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// What a terminal of so many columns shows after these bytes, as far as this program draws.
@@ -202,10 +237,7 @@ fn perform_typing(command: Command, at: &str, typed: &[u8]) -> (Option<i32>, Str
 }
 
 /// Lets someone look at the screen whenever it changes, until they have typed what they wanted to.
-fn perform_with(
-    mut command: Command,
-    mut look: impl FnMut(&str, &mut std::process::ChildStdin) -> bool,
-) -> (Option<i32>, String) {
+fn perform_with(mut command: Command, mut look: impl FnMut(&str, &mut ChildStdin) -> bool) -> (Option<i32>, String) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`script` is needed");
     let mut keys = child.stdin.take().unwrap();
     let mut terminal = child.stdout.take().unwrap();

@@ -14,8 +14,12 @@ use crate::cli::commands::config;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::terminal::follow::unwritten;
-use crate::cli::terminal::text::labelled;
+use crate::cli::terminal::text::{HANG, width};
 use crate::cli::terminal::view::write_out;
+use crate::cli::terminal::wrap::wrapped;
+
+/// A terminal with fewer columns has no room for three of them side by side.
+const NARROW: usize = 72;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,15 @@ impl Check {
         }
     }
 
+    /// In columns, or on a narrow terminal with what was found below its name.
+    fn lines(&self, width: Option<usize>) -> String {
+        let (word, name, text) = (self.word(), self.name, self.text());
+        if width.is_some_and(|width| width < NARROW) {
+            return wrapped(&format!("{word:<8} {name}\n  {text}\n"), HANG, width);
+        }
+        wrapped(&format!("{word:<8} {name:<16} {text}\n"), 26, width)
+    }
+
     fn to_json(&self) -> Value {
         json!({"check": self.name, "state": self.word(), "text": self.text()})
     }
@@ -64,14 +77,11 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let checks = checks(shared)?;
     let text: String = match args.json {
         true => checks.iter().map(|check| format!("{}\n", check.to_json())).collect(),
-        false => {
-            let lines = checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, c.text()));
-            labelled(&lines.collect::<String>(), 26)
-        }
+        false => checks.iter().map(|check| check.lines(width())).collect(),
     };
     write_out(&text).map_err(|error| unwritten(&error))?;
     if let (false, Some(next)) = (args.json, next_step(&checks)) {
-        write_out(&format!("\n{}", labelled(next, 6))).map_err(|error| unwritten(&error))?;
+        write_out(&wrapped(&format!("\n{next}"), HANG, width())).map_err(|error| unwritten(&error))?;
     }
     let broken: Vec<&str> = checks.iter().filter(|check| check.is_broken()).map(|check| check.name).collect();
     if broken.is_empty() {

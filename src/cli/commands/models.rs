@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::cli::args::ModelsArgs;
 use crate::cli::exit::Exit;
 use crate::cli::terminal::follow::unwritten;
-use crate::cli::terminal::text::{cut, width, wrapped};
+use crate::cli::terminal::text::{cut, width};
 use crate::cli::terminal::view::write_out;
+use crate::cli::terminal::wrap::wrapped;
 
 /// The width of what is no terminal: columns are then separated by tabs, and nothing is cut or wrapped.
 const PIPED: usize = usize::MAX;
@@ -60,7 +61,7 @@ fn providers(is_set: impl Fn(&str) -> bool, width: usize) -> String {
     );
     let script = "scripted/FILE plays a script file and needs nothing.";
     let shown = if fits(&wide, width) { wide } else { narrow_providers(is_set, width) };
-    format!("{shown}\n{}{}", wrapped(script, width, 0), wrapped(&more, width, 0))
+    format!("{shown}\n{}{}", words(script, width), words(&more, width))
 }
 
 /// As many of provider, key, whether it is set, and the id of a model as there is room for.
@@ -95,6 +96,11 @@ fn fits(text: &str, width: usize) -> bool {
     text.lines().all(|line| line.chars().count() <= width)
 }
 
+/// Words on lines of at most `width` columns.
+fn words(text: &str, width: usize) -> String {
+    wrapped(text, 0, Some(width)) + "\n"
+}
+
 fn providers_json(is_set: impl Fn(&str) -> bool) -> String {
     let providers: Vec<Value> = PRESETS
         .iter()
@@ -121,7 +127,7 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
             "Nothing is known of the models of {title}. Any can be asked by its id, as in --model {example}; \
              [models.\"{name}/ID\"] in your config.toml says what one costs."
         );
-        return wrapped(&text, width, 0);
+        return words(&text, width);
     }
     let head = ["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "$ CACHE READ", "$ CACHE WRITE", ""];
     let mut rows = vec![head.map(str::to_owned)];
@@ -146,16 +152,25 @@ fn known_models(preset: &Preset, known: &[&Known], width: usize) -> String {
     let wide = if width == PIPED { tabbed(&rows) } else { table(&rows) };
     let shown = match fits(&wide, width) {
         true => wide,
-        // Without what caches cost.
         false => {
-            let rows = rows.iter().map(|[model, window, output, price_in, price_out, ..]| {
+            let without_caches = rows.iter().map(|[model, window, output, price_in, price_out, ..]| {
                 [model, window, output, price_in, price_out].map(String::clone)
             });
-            table(&rows.collect::<Vec<_>>()).lines().map(|line| cut(line, width) + "\n").collect()
+            let shown = table(&without_caches.collect::<Vec<_>>());
+            if fits(&shown, width) { shown } else { rows.iter().skip(1).map(|row| narrow_model(row, width)).collect() }
         }
     };
     let text = format!("Dollars for a million tokens, as of {AS_OF}. [models.\"{name}/ID\"] in your config.toml wins.");
-    format!("{shown}\n{}", wrapped(&text, width, 0))
+    format!("{shown}\n{}", words(&text, width))
+}
+
+/// A model and what it costs, on lines of its own.
+fn narrow_model(row: &[String; 8], width: usize) -> String {
+    let [model, window, output, price_in, price_out, cache_read, cache_write, up_to] = row;
+    let (window, output) = (format!("window {window}"), format!("output {output}"));
+    let prices = format!("$ {price_in} in, {price_out} out; caches: {cache_read} read, {cache_write} write");
+    let up_to = if up_to.is_empty() { String::new() } else { format!(", {up_to}") };
+    wrapped(&format!("{model}\n  {window}, {output}\n  {prices}{up_to}\n"), 4, Some(width))
 }
 
 fn known_json(preset: &Preset, known: &[&Known]) -> String {

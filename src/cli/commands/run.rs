@@ -45,6 +45,8 @@ enum Target {
 #[derive(Debug)]
 pub struct RunRequest {
     said: Said,
+    /// What has listened to signals since a person was asked for the prompt.
+    interrupt: Option<Interrupt>,
     /// The stored session to go on in; `None` is a new one.
     session: Option<SessionId>,
     /// `None` is in memory.
@@ -110,8 +112,9 @@ impl RunRequest {
         };
         let (asking, output) = (Asking::default(), args.output);
         let from = from_config(config, &asking, &args.recordings);
-        let mut request =
-            Self { said: Said::default(), session, folder, kept, asking, from, accept, cwd, mode, output };
+        let (said, interrupt) = (Said::default(), None);
+        let mut request = Self { said, interrupt, session, folder, kept, asking, from, accept, cwd, mode, output };
+        let is_asked = prompt::is_asked_for(args.prompt.as_deref());
         if request.session.is_none() {
             // Before stdin is read: nobody should type a prompt for nothing.
             let settings = request.settings(Timestamp::now())?;
@@ -121,11 +124,12 @@ impl RunRequest {
                     format!("asking {model}, since {variable} is the one key that is set; --model names another");
                 error_line("note: ", &text, Tint::Dim);
             }
-            if prompt::is_asked_for(args.prompt.as_deref()) {
+            if is_asked {
                 request.from.check_now(&settings).map_err(Exit::refused)?;
             }
         }
-        request.said = prompt::read(args.prompt, &args.images)?;
+        request.interrupt = if is_asked { Some(Interrupt::listen()?) } else { None };
+        request.said = prompt::read(args.prompt, &args.images, request.interrupt.as_ref())?;
         Ok(request)
     }
 
@@ -181,7 +185,7 @@ impl RunRequest {
 
 /// Runs the prompt, and shows what happens until it is over.
 pub async fn run(request: RunRequest) -> Result<(), Exit> {
-    let interrupt = Interrupt::listen()?;
+    let interrupt = request.interrupt.clone().map_or_else(Interrupt::listen, Ok)?;
     if request.session.is_none() {
         request.check(&request.settings(Timestamp::now())?).await?;
     }

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::cli::terminal::question::{
     REMINDER, Reply, countdown, explanation, keys, keys_explained, question, reply, unanswered,
 };
-use crate::cli::terminal::text::{Tint, stderr_colours};
+use crate::cli::terminal::text::{HANG, Tint, stderr_colours, stderr_width};
+use crate::cli::terminal::wrap::wrapped;
 
 /// Takes what is on a line off the screen.
 const ERASE: &str = "\r\x1b[K";
@@ -66,6 +67,7 @@ pub fn approvals(asking: &Asking, limit: Option<Duration>) -> (Approvals, Approv
     }
     let mut terminal = Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone());
     terminal.limit = limit;
+    terminal.state.get_mut().columns = stderr_width();
     if !stderr_colours() {
         terminal.state.get_mut().lead = "";
     }
@@ -102,6 +104,8 @@ struct State {
     is_explained: bool,
     /// What takes the place of lines that change, where there are any.
     lead: &'static str,
+    /// How wide the screen is; `None` where that is not known.
+    columns: Option<usize>,
 }
 
 impl fmt::Debug for Questions {
@@ -119,6 +123,7 @@ impl Questions {
             output: Box::new(output),
             is_explained: false,
             lead: ERASE,
+            columns: None,
         };
         Self { state: Mutex::new(state), asking, limit: None }
     }
@@ -128,11 +133,11 @@ impl Questions {
         // What was typed before the question is no answer to it.
         forget_typed();
         state.start_reading();
-        let State { lines, output, is_explained, lead, .. } = &mut *state;
+        let State { lines, output, is_explained, lead, columns, .. } = &mut *state;
         while lines.try_recv().is_ok() {}
         let offer = request.question.offer;
         let until = self.limit.map(|limit| Instant::now() + limit);
-        let mut open = OnScreen::new(&self.asking, output, lead);
+        let mut open = OnScreen::new(&self.asking, output, lead, *columns);
         let mut text = question(request);
         if !std::mem::replace(is_explained, true) {
             text = format!("{}\n{text}", keys_explained(offer));
@@ -193,6 +198,16 @@ fn tint_of(line: &str) -> Tint {
     }
 }
 
+/// How far in a line of words goes on that is wider than the screen. What a call would do is shown as it is: a break
+/// would read as part of it.
+fn hang_of(line: &str) -> Option<usize> {
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| line.starts_with(beginning));
+    if begins(&["Keys: ", "It runs ", "(", "s: ", "s, a: ", "Answer "]) {
+        return Some(HANG);
+    }
+    begins(&["  y  ", "  s  ", "  a  ", "  n  ", "     ("]).then_some(5)
+}
+
 /// What came of waiting for an answer.
 enum Typed {
     Line(String),
@@ -207,12 +222,18 @@ struct OnScreen<'a> {
     output: &'a mut Box<dyn Write + Send>,
     is_answered: bool,
     lead: &'static str,
+    columns: Option<usize>,
 }
 
 impl<'a> OnScreen<'a> {
-    fn new(asking: &'a Asking, output: &'a mut Box<dyn Write + Send>, lead: &'static str) -> Self {
+    fn new(
+        asking: &'a Asking,
+        output: &'a mut Box<dyn Write + Send>,
+        lead: &'static str,
+        columns: Option<usize>,
+    ) -> Self {
         asking.open.store(true, Ordering::SeqCst);
-        Self { asking, output, is_answered: false, lead }
+        Self { asking, output, is_answered: false, lead, columns }
     }
 
     /// Takes the place of the progress line. The keys are on a line of their own, beneath the time that is left.
@@ -220,7 +241,10 @@ impl<'a> OnScreen<'a> {
         let left = until.map(|until| format!("{}\n", countdown(until - Instant::now()))).unwrap_or_default();
         let line = |line: &str| {
             let (on, off) = tint_of(line).codes(!self.lead.is_empty());
-            format!("{on}{line}{off}\n")
+            match hang_of(line) {
+                Some(hang) => format!("{on}{}{off}\n", wrapped(line, hang, self.columns)),
+                None => format!("{on}{line}{off}\n"),
+            }
         };
         let question: String = question.lines().map(line).collect();
         self.asking.covered.store(false, Ordering::SeqCst);

@@ -1,14 +1,19 @@
-//! Markdown on a terminal, block by block as it streams: headings, lists, code, quotes and tables, wrapped by words.
+//! Markdown on a terminal, line by line as it streams: headings, lists, code, quotes and tables, wrapped by words.
 //!
-//! A block is shown when it is complete, so nothing that was shown changes. What is no Markdown is shown as it is.
+//! A line is shown when it is complete, so nothing that was shown changes; a table, and a line with a mark that a later
+//! line may close, are shown together with what follows. Lines stay lines, and what is no Markdown is shown as it is.
+
+mod inline;
 
 use crate::cli::terminal::text::{harmless, width_of};
+use crate::cli::terminal::wrap::broken;
 
-const BOLD: &str = "\x1b[1m";
-const ITALIC: &str = "\x1b[3m";
-const CODE: &str = "\x1b[36m";
-const DIM: &str = "\x1b[2m";
-const OFF: &str = "\x1b[0m";
+#[cfg(test)]
+use inline::BOLD;
+use inline::{CODE, DIM, Marks, OFF, Style, Styled, shown, styled};
+
+/// How many lines wait for the end of a mark that one of them has begun.
+const WAITING: usize = 10;
 
 /// A line for the screen, without its end, and how many columns it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +36,7 @@ pub struct Markdown {
     columns: usize,
     /// What has come of a line.
     line: String,
-    /// The lines of a block that is not complete: a paragraph, an item or a table.
+    /// Lines that are not shown yet: those of a table, or with an open mark.
     block: Vec<String>,
     /// The fence that ends the code this is in.
     fence: Option<String>,
@@ -50,7 +55,7 @@ impl Markdown {
             self.line.push_str(piece);
             if self.line.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
-                self.take(line.trim_end(), &mut out);
+                self.take(&line, &mut out);
             }
         }
         out
@@ -61,7 +66,7 @@ impl Markdown {
         let mut out = Vec::new();
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            self.take(line.trim_end(), &mut out);
+            self.take(&line, &mut out);
         }
         self.close(&mut out);
         self.fence = None;
@@ -75,6 +80,7 @@ impl Markdown {
     }
 
     fn take(&mut self, line: &str, out: &mut Vec<ScreenLine>) {
+        let line = line.trim_end().replace('\t', "    ");
         let bare = line.trim_start();
         if let Some(fence) = &self.fence {
             if bare.starts_with(fence.as_str()) && bare.trim_matches(['`', '~']).is_empty() {
@@ -84,8 +90,8 @@ impl Markdown {
             }
             return;
         }
-        let is_table = bare.starts_with('|');
-        if self.block.first().is_some_and(|first| first.trim_start().starts_with('|') != is_table) {
+        let is_row = bare.starts_with('|');
+        if self.block.first().is_some_and(|first| first.trim_start().starts_with('|') != is_row) {
             self.close(out);
         }
         match bare {
@@ -93,227 +99,161 @@ impl Markdown {
                 self.close(out);
                 out.push(ScreenLine::plain("", ""));
             }
-            _ if bare.starts_with("```") || bare.starts_with("~~~") => {
+            _ if is_row => self.block.push(line),
+            _ if fence(bare).is_some() => {
                 self.close(out);
-                let mark = bare.chars().next().unwrap_or('`');
-                self.fence = Some(bare.chars().take_while(|c| *c == mark).collect());
+                self.fence = fence(bare);
             }
             _ if heading(bare).is_some() => {
                 self.close(out);
-                out.extend(wrapped(&styled(heading(bare).unwrap_or_default(), BOLD), "", "", self.columns));
+                let bold = Style { bold: true, ..Style::default() };
+                let (text, _) = styled(heading(bare).unwrap_or_default(), bold);
+                out.extend(wrapped(&text, "", "", self.columns));
             }
             _ if is_rule(bare) => {
                 self.close(out);
                 out.push(ScreenLine::plain(&"─".repeat(self.columns.min(40)), DIM));
             }
-            _ if item(line).is_some() || bare.starts_with('>') => {
-                self.close(out);
-                self.block.push(line.to_owned());
+            _ => {
+                if Opening::of(&line).begins_block {
+                    self.close(out);
+                }
+                self.block.push(line);
+                if self.block.len() >= WAITING || self.styled_block().1 == Marks::Closed {
+                    self.close(out);
+                }
             }
-            _ => self.block.push(line.to_owned()),
         }
     }
 
-    /// Shows the block that was open.
+    /// The lines that wait, without what they begin with, as one text.
+    fn styled_block(&self) -> (Vec<Styled>, Marks) {
+        let texts: Vec<&str> = self.block.iter().map(|line| Opening::of(line).text).collect();
+        let dim = self.block.first().is_some_and(|line| is_quote(line.trim_start()));
+        styled(&texts.join("\n"), Style { dim, ..Style::default() })
+    }
+
+    /// Shows the lines that wait.
     fn close(&mut self, out: &mut Vec<ScreenLine>) {
-        let block = std::mem::take(&mut self.block);
-        let Some(first) = block.first() else { return };
-        if first.trim_start().starts_with('|') {
-            out.extend(table(&block, self.columns));
-            return;
-        }
-        let rest = block.iter().skip(1).map(|line| line.trim());
-        if let Some((indent, mark, text)) = item(first) {
-            let (lead, hang) = (format!("{indent}{mark} "), format!("{indent}{} ", " ".repeat(width_of(&mark))));
-            let text = std::iter::once(text).chain(rest).collect::<Vec<_>>().join(" ");
-            out.extend(wrapped(&styled(&text, ""), &lead, &hang, self.columns));
-            return;
-        }
-        if let Some(text) = first.trim_start().strip_prefix('>') {
-            let text = std::iter::once(text.trim()).chain(rest).collect::<Vec<_>>().join(" ");
-            out.extend(wrapped(&styled(&text, DIM), "│ ", "│ ", self.columns));
-            return;
-        }
-        // Lines of a paragraph flow together, unless one ends with a break.
-        let mut text = String::new();
-        for line in &block {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push(' ');
-            }
-            text.push_str(line.trim_start().trim_end_matches('\\'));
-            if line.ends_with('\\') {
-                text.push('\n');
+        if let Some(rows) = table(&self.block, self.columns) {
+            out.extend(rows);
+        } else {
+            let (text, _) = self.styled_block();
+            let lines = text.split(|(c, _)| *c == '\n');
+            for (line, text) in self.block.iter().zip(lines) {
+                let Opening { lead, hang, .. } = Opening::of(line);
+                out.extend(wrapped(text, &lead, &hang, self.columns));
             }
         }
-        for line in text.split('\n') {
-            out.extend(wrapped(&styled(line, ""), "", "", self.columns));
-        }
+        self.block.clear();
     }
 }
 
-fn heading(line: &str) -> Option<&str> {
-    let text = line.trim_start_matches('#');
-    let level = line.len() - text.len();
-    text.strip_prefix(' ').filter(|_| (1..=6).contains(&level)).map(|text| text.trim().trim_end_matches('#').trim_end())
+/// What a line begins with.
+struct Opening<'a> {
+    lead: String,
+    /// The same for the lines that it is broken into.
+    hang: String,
+    text: &'a str,
+    /// Whether it is an item or a quote: marks of the lines before are not closed in it.
+    begins_block: bool,
 }
 
-fn is_rule(line: &str) -> bool {
-    let bare: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+impl<'a> Opening<'a> {
+    fn of(line: &'a str) -> Self {
+        let bare = line.trim_start();
+        let indent = " ".repeat((line.len() - bare.len()).min(40));
+        if let Some(text) = bare.strip_prefix('>').filter(|_| is_quote(bare)) {
+            let lead = format!("{indent}│ ");
+            return Self { hang: lead.clone(), lead, text: text.strip_prefix(' ').unwrap_or(text), begins_block: true };
+        }
+        if let Some((mark, text)) = item(bare) {
+            let hang = format!("{indent}{} ", " ".repeat(width_of(&mark)));
+            return Self { lead: format!("{indent}{mark} "), hang, text, begins_block: true };
+        }
+        Self { lead: indent.clone(), hang: indent, text: bare, begins_block: false }
+    }
+}
+
+/// The marks that end the code which begins here.
+fn fence(bare: &str) -> Option<String> {
+    let mark = bare.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+    let marks: String = bare.chars().take_while(|c| *c == mark).collect();
+    let is_fence = marks.len() >= 3 && !(mark == '`' && bare.trim_start_matches('`').contains('`'));
+    is_fence.then_some(marks)
+}
+
+fn heading(bare: &str) -> Option<&str> {
+    let text = bare.trim_start_matches('#');
+    let level = bare.len() - text.len();
+    let text = text.strip_prefix(' ').filter(|_| (1..=6).contains(&level))?.trim();
+    let closed = text.trim_end_matches('#');
+    // `C#` has no marks at its end.
+    Some(if closed.is_empty() || closed.ends_with(' ') { closed.trim_end() } else { text })
+}
+
+fn is_rule(bare: &str) -> bool {
+    let bare: String = bare.chars().filter(|c| !c.is_whitespace()).collect();
     bare.len() >= 3 && ["-", "*", "_"].iter().any(|mark| bare.replace(mark, "").is_empty())
 }
 
-/// The indent of an item, its mark and its text.
-fn item(line: &str) -> Option<(String, String, &str)> {
-    let bare = line.trim_start();
-    let indent = " ".repeat((line.len() - bare.len()).min(12));
-    for mark in ["- ", "* ", "+ "] {
+/// Whether a line is a quote, and does not just begin with `>=`.
+fn is_quote(bare: &str) -> bool {
+    bare.strip_prefix('>').is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '>']))
+}
+
+/// The mark of an item and its text. A `+` may be a line of a diff.
+fn item(bare: &str) -> Option<(String, &str)> {
+    for (mark, shown) in [("- ", "•"), ("* ", "•"), ("+ ", "+")] {
         if let Some(text) = bare.strip_prefix(mark) {
-            return Some((indent, "•".to_owned(), text.trim_start()));
+            return Some((shown.to_owned(), text));
         }
     }
     let digits: String = bare.chars().take_while(char::is_ascii_digit).collect();
-    let rest = bare.strip_prefix(digits.as_str())?;
-    let text = rest.strip_prefix(". ").or_else(|| rest.strip_prefix(") "))?;
-    (1..=9).contains(&digits.len()).then(|| (indent, format!("{digits}."), text.trim_start()))
+    let rest = bare.strip_prefix(digits.as_str()).filter(|_| (1..=9).contains(&digits.len()))?;
+    let end = rest.chars().next().filter(|c| matches!(c, '.' | ')'))?;
+    let text = rest.strip_prefix(end)?.strip_prefix(' ')?;
+    Some((format!("{digits}{end}"), text))
 }
 
-/// A character with the codes that are on while it is shown.
-type Styled = (char, String);
-
-/// The text without its marks, each character with what they say.
-fn styled(text: &str, base: &str) -> Vec<Styled> {
-    let chars: Vec<char> = text.chars().collect();
-    let (mut out, mut at) = (Vec::new(), 0);
-    let (mut bold, mut italic) = (false, false);
-    let runs_to = |from: usize, mark: &[char]| {
-        (from..chars.len()).find(|place| chars.get(*place..place + mark.len()) == Some(mark))
-    };
-    while let Some(c) = chars.get(at).copied() {
-        let code = format!("{base}{}{}", if bold { BOLD } else { "" }, if italic { ITALIC } else { "" });
-        let next = chars.get(at + 1).copied();
-        let before = at.checked_sub(1).and_then(|place| chars.get(place)).copied();
-        let opens = next.is_some_and(|next| !next.is_whitespace());
-        match c {
-            '\\' if next.is_some_and(|next| next.is_ascii_punctuation()) => {
-                out.push((next.unwrap_or(c), code));
-                at += 1;
-            }
-            '`' => {
-                let ticks: Vec<char> = chars.iter().skip(at).take_while(|c| **c == '`').copied().collect();
-                let from = at + ticks.len();
-                match runs_to(from, &ticks) {
-                    Some(end) => {
-                        let said = chars.get(from..end).unwrap_or_default();
-                        out.extend(said.iter().map(|c| (*c, format!("{base}{CODE}"))));
-                        at = end + ticks.len() - 1;
-                    }
-                    None => out.push((c, code)),
-                }
-            }
-            '*' if next == Some(c) && (bold || runs_to(at + 2, &[c, c]).is_some()) => {
-                bold = !bold;
-                at += 1;
-            }
-            '*' | '_'
-                if (italic && before.is_some_and(|before| !before.is_whitespace()))
-                    || (!italic
-                        && opens
-                        && next != Some(c)
-                        && before.is_none_or(|before| !before.is_alphanumeric())
-                        && runs_to(at + 1, &[c]).is_some()) =>
-            {
-                // Within a word `_` is a letter.
-                let within = c == '_' && next.is_some_and(char::is_alphanumeric) && italic;
-                if within {
-                    out.push((c, code));
-                } else {
-                    italic = !italic;
-                }
-            }
-            _ => out.push((c, code)),
-        }
-        at += 1;
-    }
-    out
-}
-
-/// The text in lines of at most so many columns, broken between words.
+/// A line as lines of at most so many columns.
 fn wrapped(text: &[Styled], lead: &str, hang: &str, columns: usize) -> Vec<ScreenLine> {
-    let mut lines = Vec::new();
-    let mut line: Vec<Styled> = lead.chars().map(|c| (c, String::new())).collect();
-    let width = |line: &[Styled]| line.iter().map(|(c, _)| width_of(c.encode_utf8(&mut [0; 4]))).sum::<usize>();
-    let mut is_begun = false;
-    for word in text.split(|(c, _)| c.is_whitespace()).filter(|word| !word.is_empty()) {
-        let mut word = word;
-        if is_begun && width(&line) + 1 + width(word) > columns {
-            lines.push(shown(&line));
-            line = hang.chars().map(|c| (c, String::new())).collect();
-            is_begun = false;
-        }
-        if is_begun {
-            let code = if line.last().map(|(_, code)| code) == word.first().map(|(_, code)| code) {
-                word.first().map(|(_, code)| code.clone()).unwrap_or_default()
-            } else {
-                String::new()
-            };
-            line.push((' ', code));
-        }
-        // A word that is longer than a line is broken.
-        while width(&line) + width(word) > columns {
-            let room = columns.saturating_sub(width(&line)).max(1).min(word.len());
-            let (head, rest) = word.split_at(room);
-            line.extend_from_slice(head);
-            lines.push(shown(&line));
-            line = hang.chars().map(|c| (c, String::new())).collect();
-            word = rest;
-        }
-        line.extend_from_slice(word);
-        is_begun = true;
-    }
-    if is_begun || lines.is_empty() {
-        lines.push(shown(&line));
-    }
-    lines
+    let chars: Vec<char> = text.iter().map(|(c, _)| *c).collect();
+    let (first, others) = (width_of(lead), width_of(hang));
+    // An indent that leaves no room is not kept.
+    let (lead, hang) = if first.max(others) > columns / 2 { ("", "") } else { (lead, hang) };
+    let ranges = broken(&chars, width_of(lead), width_of(hang), columns);
+    let of = |(place, range): (usize, std::ops::Range<usize>)| {
+        let lead = if place == 0 { lead } else { hang };
+        let lead = lead.chars().map(|c| (c, Style::default()));
+        shown(&lead.chain(text.get(range).unwrap_or_default().iter().copied()).collect::<Vec<_>>())
+    };
+    ranges.into_iter().enumerate().map(of).collect()
 }
 
-fn shown(line: &[Styled]) -> ScreenLine {
-    let (mut text, mut now, mut columns) = (String::new(), "", 0);
-    for (c, code) in line {
-        if code != now {
-            if !now.is_empty() {
-                text.push_str(OFF);
-            }
-            text.push_str(code);
-            now = code;
-        }
-        text.push(*c);
-        columns += width_of(c.encode_utf8(&mut [0; 4]));
-    }
-    if !now.is_empty() {
-        text.push_str(OFF);
-    }
-    ScreenLine { text, columns }
-}
-
-/// A table with its columns in line, if it fits; else its lines as they came.
-fn table(lines: &[String], columns: usize) -> Vec<ScreenLine> {
+/// A table with its columns in line. `None` if these lines are none, or if it is wider than the screen.
+fn table(lines: &[String], columns: usize) -> Option<Vec<ScreenLine>> {
     let cells = |line: &str| -> Vec<String> {
-        let line = line.trim().trim_start_matches('|');
-        line.strip_suffix('|').unwrap_or(line).split('|').map(|cell| cell.trim().to_owned()).collect()
+        // A `|` that is part of a cell is written `\|`.
+        let line = line.trim().replace("\\|", "\0");
+        let line = line.strip_prefix('|').unwrap_or(&line);
+        let line = line.strip_suffix('|').unwrap_or(line);
+        line.split('|').map(|cell| cell.trim().replace('\0', "|")).collect()
     };
     let is_ruler =
         |row: &Vec<String>| row.iter().all(|cell| cell.contains('-') && cell.trim_matches([':', '-']).is_empty());
     let rows: Vec<Vec<String>> = lines.iter().map(|line| cells(line)).collect();
-    let inner = |cell: &str| shown(&styled(cell, ""));
+    rows.get(1).filter(|row| is_ruler(row))?;
+    let inner = |cell: &str, style: Style| shown(&styled(cell, style).0);
     let count = rows.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..count)
         .map(|at| {
             let cells = rows.iter().filter(|row| !is_ruler(row)).filter_map(|row| row.get(at));
-            cells.map(|cell| inner(cell).columns).max().unwrap_or_default()
+            cells.map(|cell| inner(cell, Style::default()).columns).max().unwrap_or_default()
         })
         .collect();
     if widths.iter().sum::<usize>() + 3 * count.saturating_sub(1) > columns {
-        return lines.iter().map(|line| ScreenLine::plain(line.trim(), "")).collect();
+        return None;
     }
     let mut out = Vec::new();
     for (place, row) in rows.iter().enumerate() {
@@ -322,10 +262,10 @@ fn table(lines: &[String], columns: usize) -> Vec<ScreenLine> {
             out.push(ScreenLine::plain(&rule.join("─┼─"), DIM));
             continue;
         }
-        let is_head = place == 0 && rows.get(1).is_some_and(is_ruler);
+        let style = Style { bold: place == 0, ..Style::default() };
         let (mut text, mut total) = (String::new(), 0);
         for (at, width) in widths.iter().enumerate() {
-            let cell = shown(&styled(row.get(at).map_or("", String::as_str), if is_head { BOLD } else { "" }));
+            let cell = inner(row.get(at).map_or("", String::as_str), style);
             let last = at + 1 == widths.len();
             let (gap, between) = if last { (0, "") } else { (width.saturating_sub(cell.columns), " │ ") };
             text.push_str(&format!("{}{}{between}", cell.text, " ".repeat(gap)));
@@ -333,7 +273,7 @@ fn table(lines: &[String], columns: usize) -> Vec<ScreenLine> {
         }
         out.push(ScreenLine { text, columns: total });
     }
-    out
+    Some(out)
 }
 
 #[cfg(test)]
@@ -368,7 +308,7 @@ mod tests {
         let lines = whole(SAMPLE, 80);
         assert_eq!(
             plain(&lines),
-            "A big title\n\nSome bold and code and snake_case_name, flowing 2 * 3 * 4.\n\n• one more\n• two\n\n1. first\n\n  \
+            "A big title\n\nSome bold and code and snake_case_name,\nflowing 2 * 3 * 4.\n\n• one\n  more\n• two\n\n1. first\n\n  \
              fn main() {}\n│ quoted\n\na   │ bb\n────┼───\nccc │ d\n"
         );
         let text: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
@@ -405,6 +345,35 @@ mod tests {
         for text in ["a * b * c", "_start", "**open", "`tick", "x < y > z", "a_b_c", "5 > 3"] {
             assert_eq!(plain(&whole(text, 80)), format!("{text}\n"));
         }
+        for text in
+            ["|x| is not\n|y|", ">= 3 is fine", "```a``` is code", "1) one\n  2) two", "+ new", "a  b   c", "end \\"]
+        {
+            let expected = text.replace("```", if text.starts_with('`') { "" } else { "```" });
+            assert_eq!(plain(&whole(text, 80)), format!("{expected}\n"));
+        }
         assert_eq!(plain(&whole("a\x1b[2Jb\u{202e}", 80)), "a[2Jb\\u{202e}\n");
+    }
+
+    #[test]
+    fn lines_stay_lines_and_are_shown_as_they_come() {
+        let mut page = Markdown::new(40);
+        let text: String = (1..=150).map(|n| format!("line {n} of many\n")).collect();
+        assert_eq!(plain(&page.push(&text)), text);
+        let poem = "Roses are **red\nand blue**,\n    indented\nfar";
+        assert_eq!(plain(&page.push(poem)), "Roses are red\nand blue,\n    indented\n");
+        assert_eq!(plain(&page.end()), "far\n");
+        assert_eq!(plain(&page.push(&"*a\n".repeat(12))), "*a\n".repeat(10), "none waits for ever");
+    }
+
+    #[test]
+    fn nested_lists_tables_and_code_keep_their_form() {
+        let text =
+            "- a\n    - b that goes on for a while longer\n\t1. c\n\n```\n\tx = __init__\n```\n# C#\n## Two ##\n";
+        let shown = "• a\n    • b that goes on for\n      a while longer\n    1. c\n\n      x = __init__\nC#\nTwo\n";
+        assert_eq!(plain(&whole(text, 25)), shown);
+        let table = "| a \\| b | ✅ |\n|:--|--:|\n| 漢字 | **x** |\n";
+        assert_eq!(plain(&whole(table, 40)), "a | b │ ✅\n──────┼───\n漢字  │ x\n");
+        let wide = "| some words | and some more |\n|---|---|\n| x | y |\n";
+        assert_eq!(plain(&whole(wide, 20)), "| some words | and\nsome more |\n|---|---|\n| x | y |\n");
     }
 }

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::exit::{Exit, INTERRUPTED};
+use crate::cli::terminal::entry;
 
 /// What a program that a signal ended exits with: this and the signal's number.
 const BY_SIGNAL: u8 = 128;
@@ -147,6 +148,7 @@ fn is_ignored(kind: SignalKind) -> bool {
 /// Ends every process of a tool, then this one.
 fn end(code: u8) -> ! {
     IS_ENDING.store(true, Ordering::SeqCst);
+    entry::give_back();
     for house in lock(&HOUSES).iter() {
         playhouse::tools::kill_leftovers(&[house.as_str()]);
     }

@@ -7,6 +7,11 @@ use playhouse::protocol::mask_patterns;
 use playhouse::text::is_bidirectional;
 pub use playhouse::text::{cut, harmless, one_line, spelled_out};
 
+use crate::cli::terminal::wrap::wrapped;
+
+/// How much further in a line goes on that is wider than the screen, in columns.
+pub const HANG: usize = 2;
+
 /// How a line on stderr looks on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tint {
@@ -51,15 +56,21 @@ fn colours_are_wanted() -> bool {
 }
 
 /// Whether the terminal cannot be drawn on.
-fn is_dumb() -> bool {
+pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Writes one line to stderr, with its beginning in colour and without what has the shape of a key.
+/// Writes one line to stderr, with its beginning in colour and without what has the shape of a key; on a terminal,
+/// wrapped by words.
 pub fn error_line(head: &str, text: &str, tint: Tint) {
-    let (on, off) = tint.codes(stderr_colours());
+    let line = wrapped(&format!("{head}{}", one_line(&mask_patterns(text))), HANG, stderr_width());
+    let (on, off) = tint.codes(stderr_colours() && !head.is_empty());
+    let line = match line.strip_prefix(head) {
+        Some(rest) => format!("{on}{head}{off}{rest}"),
+        None => line,
+    };
     // With stderr gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{on}{head}{off}{}", one_line(&mask_patterns(text)));
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// The text as stdout gets it: on a terminal, what would turn text around or control it unseen is written out, in a way
@@ -85,6 +96,11 @@ pub fn width_of(text: &str) -> usize {
     let columns = |c: char| match u32::from(c) {
         0x300..=0x36f | 0x200b..=0x200d | 0xfe00..=0xfe0f => 0,
         0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f => 2,
+        // Signs that terminals show as pictures.
+        0x231a..=0x231b | 0x23e9..=0x23ec | 0x23f0 | 0x23f3 | 0x25fd..=0x25fe | 0x2614..=0x2615 | 0x2648..=0x2653 => 2,
+        0x267f | 0x2693 | 0x26a1 | 0x26aa..=0x26ab | 0x26bd..=0x26be | 0x26c4..=0x26c5 | 0x26ce | 0x26d4 | 0x26ea => 2,
+        0x26f2..=0x26f3 | 0x26f5 | 0x26fa | 0x26fd | 0x2705 | 0x270a..=0x270b | 0x2728 | 0x274c | 0x274e => 2,
+        0x2753..=0x2755 | 0x2757 | 0x2795..=0x2797 | 0x27b0 | 0x27bf | 0x2b1b..=0x2b1c | 0x2b50 | 0x2b55 => 2,
         0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
         _ => 1,
     };
@@ -104,38 +120,6 @@ pub fn fitted(text: &str, columns: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// Lines of at most so many columns, as far as their words allow; what goes on below a line stands behind `hang` spaces.
-pub fn wrapped(text: &str, columns: usize, hang: usize) -> String {
-    let mut rows = String::new();
-    for line in text.lines() {
-        let words = line.trim_start_matches(' ');
-        let mut row = " ".repeat(line.len() - words.len());
-        for word in words.split(' ') {
-            let is_begun = !row.trim_start().is_empty();
-            if is_begun && width_of(&row) + 1 + width_of(word) > columns {
-                rows.push_str(row.trim_end());
-                rows.push('\n');
-                row = " ".repeat(hang);
-            } else if is_begun {
-                row.push(' ');
-            }
-            row.push_str(word);
-        }
-        rows.push_str(row.trim_end());
-        rows.push('\n');
-    }
-    rows
-}
-
-/// Lines that begin with a label of so many columns, for stdout: on a terminal they are broken between words, and what goes
-/// on below stands beside the label, or nearly at the edge where there is no room for that.
-pub fn labelled(text: &str, label: usize) -> String {
-    match width() {
-        None => text.to_owned(),
-        Some(columns) => wrapped(text, columns, if columns >= 3 * label { label } else { 2 }),
-    }
-}
-
 /// The columns and rows of the terminal on stderr; `None` when there is none that can be drawn on.
 pub fn stderr_size() -> Option<(usize, usize)> {
     if !stderr_colours() {
@@ -143,6 +127,15 @@ pub fn stderr_size() -> Option<(usize, usize)> {
     }
     let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
     Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
+/// How wide the terminal on stderr is; `None` when there is none.
+pub fn stderr_width() -> Option<usize> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// How wide the terminal on stdout is; `None` when there is none.
@@ -161,16 +154,4 @@ fn window() -> Option<(usize, usize)> {
     }
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, _)| *columns > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_broken_between_words_and_go_on_beneath_their_text() {
-        assert_eq!(wrapped("ok    a b", 20, 6), "ok    a b\n");
-        assert_eq!(wrapped("ok    one two three", 12, 6), "ok    one\n      two\n      three\n");
-        assert_eq!(wrapped("  a 日本 日本\n\nlongerthanitall x", 9, 2), "  a 日本\n  日本\n\nlongerthanitall\n  x\n");
-    }
 }

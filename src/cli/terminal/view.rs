@@ -20,8 +20,11 @@ use crate::cli::terminal::live::Live;
 use crate::cli::terminal::markdown::Markdown;
 use crate::cli::terminal::output::{Detail, OutputArgs, OutputForm};
 use crate::cli::terminal::sub_agents::SubAgents;
-use crate::cli::terminal::text::{Tint, for_stdout, harmless, one_line, stderr_colours, stderr_size};
+use crate::cli::terminal::text::{
+    HANG, Tint, for_stdout, harmless, one_line, stderr_colours, stderr_size, stderr_width,
+};
 use crate::cli::terminal::totals::Totals;
+use crate::cli::terminal::wrap::wrapped;
 
 /// How many runs share the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,6 +239,7 @@ impl View {
         self.put_text(tint, &one_line(line));
     }
 
+    /// Lines that are wider than the screen are wrapped by words.
     fn put_text(&mut self, tint: Tint, line: &str) {
         self.clear();
         self.disturbed = true;
@@ -246,8 +250,9 @@ impl View {
             ""
         };
         let (on, off) = tint.codes(self.colours);
+        let line = wrapped(&format!("{}{line}", self.label), HANG, stderr_width());
         // With stderr gone there is nobody to tell.
-        let _ = writeln!(io::stderr().lock(), "{before}{on}{}{line}{off}", self.label);
+        let _ = writeln!(io::stderr().lock(), "{before}{on}{line}{off}");
     }
 
     fn wait_for(&mut self, what: &str) {

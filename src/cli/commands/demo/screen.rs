@@ -8,12 +8,15 @@ use playhouse::supervision::{NodeSnapshot, NodeState};
 
 use super::board::{Board, Player, PlayerEnd};
 use super::play::{SCENES, STAGEHAND, UNLUCKY};
-use crate::cli::terminal::text::{Tint, cut, labelled, one_line, size, stdout_colours};
+use crate::cli::terminal::text::{Tint, cut, one_line, size, stdout_colours, width};
+use crate::cli::terminal::wrap::wrapped;
 
 /// A pause after each piece of text, for people.
 const PACE: Duration = Duration::from_millis(30);
 /// The width of lines that are read in no terminal, in columns.
 const LINE: usize = 100;
+/// Where the words of the summary begin, in columns.
+const SUMMARY_HANG: usize = 13;
 /// Rows that the tree takes, with room for the summary's beginning.
 const ROWS: usize = SCENES.len() + 8;
 
@@ -53,14 +56,17 @@ impl Screen {
 
     /// Says what is about to happen.
     pub fn introduce(&self) -> io::Result<()> {
+        let stagehands = SCENES.len();
+        self.write_words(
+            &format!(
+                "Playhouse demo: a director and {stagehands} stagehands, each an agent with a journal of its own.\n"
+            ),
+            0,
+        )?;
         let (on, off) = Tint::Dim.codes(self.colours);
-        let what = format!(
-            "Playhouse demo: a director and {} stagehands, each an agent with a journal of its own.\n",
-            SCENES.len()
-        );
-        let how =
-            "The models are scripted, offline: no key, no network. Actors, journals, tools and crashes are real.\n";
-        self.write(&format!("{}{on}{}{off}\n\n", labelled(&what, 0), labelled(how, 0).trim_end()))
+        let text =
+            "The models are scripted, offline: no key, no network. Actors, journals, tools and crashes are real.";
+        self.write(&format!("{on}{}{off}\n\n", wrapped(text, 0, width())))
     }
 
     /// Draws the live tree, where there is one.
@@ -98,7 +104,7 @@ impl Screen {
             AgentEvent::AgentEnd { .. } => format!("{STAGEHAND} {scene:02}  done"),
             _ => return Ok(()),
         };
-        self.write(&format!("{line}\n"))
+        self.write_words(&format!("{line}\n"), STAGEHAND.len() + 5)
     }
 
     /// Says what was shown, once all are done.
@@ -108,7 +114,7 @@ impl Screen {
         let seconds = board.elapsed().as_secs_f64();
         let tokens = board.usage().total();
         self.write(&format!("\n{}", card(&unlucky, self.colours, self.columns())))?;
-        let told = format!(
+        let text = format!(
             "\n\
              children     {} of {} done\n\
              tool calls   {}, real ones: bash, read_file\n\
@@ -128,7 +134,7 @@ impl Screen {
             bill.lines().count(),
             SCENES.len(),
         );
-        self.write(&labelled(&told, 13))
+        self.write_words(&text, SUMMARY_HANG)
     }
 
     /// Leaves the screen as it is, at the start of a line.
@@ -143,8 +149,13 @@ impl Screen {
     fn columns(&self) -> usize {
         match self.form {
             ScreenForm::Live { columns, .. } => columns,
-            ScreenForm::Lines => LINE,
+            ScreenForm::Lines => width().unwrap_or(LINE),
         }
+    }
+
+    /// Writes lines of words and what they are about, wrapped where the screen is narrow.
+    fn write_words(&self, text: &str, hang: usize) -> io::Result<()> {
+        self.write(&wrapped(text, hang, width()))
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
@@ -179,7 +190,8 @@ fn card(player: &Player, colours: bool, columns: usize) -> String {
     let row = |tint: Tint, indent: &str, text: &str| {
         let (on, off) = tint.codes(colours);
         let room = columns.saturating_sub(2 + indent.len());
-        format!("{on}│{off} {indent}{}\n", cut(&one_line(text), room))
+        let text = wrapped(&one_line(text), 0, Some(room));
+        text.lines().map(|line| format!("{on}│{off} {indent}{line}\n")).collect::<String>()
     };
     let mut card = row(Tint::Red, "", &format!("{STAGEHAND} {UNLUCKY:02}'s actor panicked, and was {}", player.reason));
     let folded = format!("its journal of {} entries was folded into {had} messages:", player.folded);

@@ -8,7 +8,8 @@ use crate::cli::exit::Exit;
 use crate::cli::terminal::follow::unwritten;
 use crate::cli::terminal::markdown::Markdown;
 use crate::cli::terminal::output::{Detail, Incomplete, OutputForm, closed, document};
-use crate::cli::terminal::text::{Tint, harmless, size, stdout_colours};
+use crate::cli::terminal::text::{Tint, harmless, size, stderr_width, stdout_colours};
+use crate::cli::terminal::wrap::wrapped;
 
 impl View {
     /// Ends the output with the answer, if it is not on the screen, and with what is missing in it.
@@ -72,7 +73,11 @@ impl View {
         }
         self.clear();
         let text = closed(text);
-        let shown = if io::stderr().is_terminal() { Cow::Owned(harmless(&text)) } else { Cow::Borrowed(&*text) };
+        let shown = match stderr_width() {
+            Some(columns) => Cow::Owned(wrapped(&harmless(&text), 0, Some(columns))),
+            None if io::stderr().is_terminal() => Cow::Owned(harmless(&text)),
+            None => Cow::Borrowed(&*text),
+        };
         // With stderr gone there is nobody to tell.
         let _ = io::stderr().lock().write_all(shown.as_bytes());
     }
