@@ -3,6 +3,7 @@
 pub mod ask;
 mod cards;
 pub mod follow;
+mod last_message;
 mod live;
 mod markdown;
 pub mod output;

@@ -127,13 +127,13 @@ fn hints_have_an_id_that_is_short_and_unique() {
     let script = desk.script("s.json", json!([{"error": {"status": 401, "message": "bad key"}}]));
     let done = desk.run(&["run", "a", "--script", &script]);
     let session = desk.session();
-    let hint = format!("playhouse run --session {} PROMPT", &session[..12]);
+    let hint = format!("playhouse resume {}\n", &session[..12]);
     assert!(done.code == Some(1) && done.err.contains(&hint), "{done:?}");
     assert!(!done.err.contains(&session), "{done:?}");
     copy(&desk, &session, &format!("{}x", &session[..14]));
     desk.run(&["sessions", "show", &session[..12]]).refused(&["2 sessions"]);
     let done = desk.run(&["run", "b", "--session", &session]);
-    assert!(done.err.contains(&format!("playhouse run --session {} PROMPT", &session[..15])), "{done:?}");
+    assert!(done.err.contains(&format!("playhouse resume {}\n", &session[..15])), "{done:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use playhouse::agent::RunReport;
 use playhouse::protocol::entry::{BlockStage, PlannedChange};
 use playhouse::protocol::{
     AgentEvent, AgentId, Event, LoopId, Message, MessageId, SessionId, StopReason, StreamDelta, ToolResult,
-    mask_patterns,
+    is_stand_in, mask_patterns,
 };
 use playhouse::tools::summary;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -196,9 +196,9 @@ impl View {
         let ended_line = if self.broken.is_some() { Ok(()) } else { self.end_line() };
         let ended = self.ended.take().filter(|_| !matches!(done, Err(Exit::Refused(_))));
         let report = ended.as_ref().and_then(|ended| ended.report.as_deref()).filter(|_| done.is_ok());
-        let incomplete = report.and_then(Incomplete::of);
+        let incomplete = ended.as_ref().and_then(|ended| Incomplete::of(ended.report.as_deref()?));
         let done = done.and_then(|()| ended_line.map_err(|error| unwritten(&error)));
-        let done = done.and_then(|()| self.output.judged(incomplete));
+        let done = self.output.judged(done, incomplete);
         if !self.label.is_empty() && report.is_some_and(|report| !report.text().is_empty()) {
             self.note(Tint::Dim, "answers:");
         }
@@ -220,7 +220,7 @@ impl View {
             None => self.narrate_held(),
         }
         if let (Some(incomplete), Ok(())) = (incomplete, &done) {
-            self.warn(&format!("note: {incomplete}"));
+            self.note(Tint::Red, &format!("note: {incomplete}"));
         }
         done?;
         written.map_err(|error| unwritten(&error))
@@ -330,6 +330,8 @@ impl View {
                 if self.sub_agents.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
+                // No model said it, and how the message ended is said when the run is over.
+                StreamDelta::Text { delta } if is_stand_in(delta) => {}
                 StreamDelta::Text { delta } => match self.flow {
                     Flow::Streams => {
                         if self.open.as_ref() != Some(message_id) {
@@ -355,7 +357,8 @@ impl View {
                         self.thought.clear();
                     }
                     self.show_thought();
-                    let text = message.llm().map(Message::text).unwrap_or_default();
+                    let text = message.llm().map(Message::words).unwrap_or_default();
+                    let calls = message.llm().is_some_and(|message| message.tool_calls().next().is_some());
                     match (self.flow, stop_reason) {
                         (Flow::Streams, StopReason::Error) if streamed => self.strike()?,
                         (_, StopReason::Error) => {}
@@ -366,13 +369,18 @@ impl View {
                             }
                             self.end_line()?;
                         }
-                        (Flow::Held, StopReason::ToolUse) => {
+                        // Its calls are told of next.
+                        (Flow::Held, _) if calls => {
                             self.narrate_held();
                             self.narrate(&text);
                         }
                         (
                             Flow::Held,
-                            StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::Aborted,
+                            StopReason::Stop
+                            | StopReason::Length
+                            | StopReason::Refusal
+                            | StopReason::ToolUse
+                            | StopReason::Aborted,
                         ) => {
                             self.narrate_held();
                             self.held = Some(text);
