@@ -4,8 +4,11 @@
 //! them. What is not known of a service is not checked: it says itself what it refuses.
 
 mod pixels;
+mod whole;
 
 use playhouse_protocol::{ApiProtocol, Content, Message, ModelConfig, ProviderError, StreamConfig};
+
+pub use whole::is_whole_picture;
 
 const MB: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;

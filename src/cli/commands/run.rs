@@ -150,7 +150,7 @@ impl RunRequest {
                 )));
             }
         }
-        self.from.check(settings).await.map_err(Exit::refused)
+        self.from.check_prompt(settings, self.said.message(0)).await.map_err(Exit::refused)
     }
 }
 
