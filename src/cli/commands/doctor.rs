@@ -14,6 +14,7 @@ use crate::cli::commands::config;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::terminal::follow::unwritten;
+use crate::cli::terminal::text::spelled_out;
 use crate::cli::terminal::view::write_out;
 
 /// One thing that was looked at.
@@ -63,7 +64,7 @@ pub fn doctor(args: &DoctorArgs, shared: &SharedArgs) -> Result<(), Exit> {
     let checks = checks(shared)?;
     let text: String = match args.json {
         true => checks.iter().map(|check| format!("{}\n", check.to_json())).collect(),
-        false => checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, c.text())).collect(),
+        false => checks.iter().map(|c| format!("{:<8} {:<16} {}\n", c.word(), c.name, spelled_out(c.text()))).collect(),
     };
     write_out(&text).map_err(|error| unwritten(&error))?;
     if let (false, Some(next)) = (args.json, next_step(&checks)) {
