@@ -222,6 +222,9 @@ pub struct ResumeArgs {
     /// aborted, or was stopped by a limit
     #[arg(value_parser = SessionName::parse)]
     pub session: Option<SessionName>,
+    /// Without a session: go on with those of all directories, not only of this one
+    #[arg(long, conflicts_with = "session")]
+    pub all: bool,
     /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
     #[arg(long, requires = "session")]
     pub accept_broken_chain: bool,
