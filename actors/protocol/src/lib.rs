@@ -19,6 +19,7 @@ mod command;
 mod commit;
 pub mod compat;
 mod config;
+mod edit_distance;
 pub mod entry;
 mod event;
 mod ids;
@@ -51,6 +52,7 @@ pub use config::{
     CacheConfig, CacheStrategy, ExecutionLimits, ExecutionTracker, LimitHit, Mode, PermissionMode, QueueMode,
     RetryConfig, ToolExecutionStrategy,
 };
+pub use edit_distance::edit_distance;
 pub use entry::{Class, Durability, Entry, EntryBody, Opened};
 pub use event::{AgentEvent, Event};
 pub use ids::{

@@ -5,17 +5,39 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::ModelConfig;
+use crate::catalogue::{SHORT_NAMES, by_short_name};
+use crate::edit_distance::edit_distance;
 use crate::presets::{PRESETS, model_named, preset};
 
 /// A text that names no model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelNameError {
     /// It is not a provider and an id.
-    #[error("`{0}` names no model: write PROVIDER/ID, as in `anthropic/claude-sonnet-4-5` or `ollama/qwen3`")]
+    #[error("`{0}` names no model: write PROVIDER/ID, as in `anthropic/claude-sonnet-4-5` or `ollama/qwen3`{near}", near = near_model(.0))]
     NoName(String),
     /// The provider is not one of [`PRESETS`].
-    #[error("there is no provider `{0}`: write one of {names}, or make a model with `ModelConfig::new`", names = names())]
+    #[error("there is no provider `{0}`: write one of {names}, or make a model with `ModelConfig::new`{near}", names = names(), near = near_provider(.0))]
     NoProvider(String),
+    /// It is a list, as the command line takes one.
+    #[error("`{0}` names several models: parse each by itself, and give all but the first to `AgentBuilder::fallback`")]
+    Several(String),
+}
+
+/// Which of these names was probably meant.
+fn near(given: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let given = given.to_lowercase();
+    match names.map(|name| (edit_distance(&given, name), name)).min() {
+        Some((1 | 2, name)) if name.len() > 3 => format!("; did you mean `{name}`?"),
+        Some(_) | None => String::new(),
+    }
+}
+
+fn near_model(given: &str) -> String {
+    near(given, SHORT_NAMES.iter().map(|(name, ..)| *name))
+}
+
+fn near_provider(given: &str) -> String {
+    near(given, PRESETS.iter().map(|preset| preset.name))
 }
 
 fn names() -> String {
@@ -24,7 +46,8 @@ fn names() -> String {
 }
 
 impl ModelConfig {
-    /// The model that `PROVIDER/ID` names, with what is known about it; `scripted/FILE` plays a script. Variables such as
+    /// The model that `PROVIDER/ID` names, or a short name such as `sonnet` or `gpt-5`, with what is known about it;
+    /// `scripted/FILE` plays a script. It is one model: a list with commas is an error. Variables such as
     /// `OLLAMA_HOST`, or a second name for a key, count as far as `variable` gives them; without any, use
     /// [`parse`](str::parse). Its key is not read: that is done when it is asked.
     ///
@@ -37,14 +60,29 @@ impl ModelConfig {
     /// ```
     pub fn named(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ModelNameError> {
         let shown = |text: &str| text.chars().take(60).collect();
+        if name.split(',').skip(1).any(begins_a_name) {
+            return Err(ModelNameError::Several(shown(name)));
+        }
         let (provider, id) = match name.split_once('/') {
             Some((provider, id)) if !id.is_empty() => (provider, id),
             Some((provider, _)) if provider != "scripted" && preset(provider).is_none() => {
                 return Err(ModelNameError::NoProvider(shown(provider)));
             }
-            Some(_) | None => return Err(ModelNameError::NoName(shown(name))),
+            Some(_) => return Err(ModelNameError::NoName(shown(name))),
+            None => {
+                let (provider, id) = by_short_name(name).ok_or_else(|| ModelNameError::NoName(shown(name)))?;
+                return Self::named(&format!("{provider}/{id}"), variable);
+            }
         };
         model_named(provider, id, variable).ok_or_else(|| ModelNameError::NoProvider(shown(provider)))
+    }
+}
+
+/// Whether another model is named by what follows a comma; an id may have one too.
+fn begins_a_name(text: &str) -> bool {
+    match text.trim().split_once('/') {
+        Some((provider, _)) => provider == "scripted" || preset(provider).is_some(),
+        None => by_short_name(text.trim()).is_some(),
     }
 }
 
@@ -71,6 +109,23 @@ mod tests {
         let claude: ModelConfig = "openrouter/anthropic/claude-sonnet-4.5".parse().unwrap();
         assert_eq!((&*claude.provider, &*claude.id), ("openrouter", "anthropic/claude-sonnet-4.5"));
         assert_eq!("scripted/a/b.json".parse(), Ok(ModelConfig::scripted("a/b.json")));
+        for (short, name) in [("sonnet", "anthropic/claude-sonnet-4-5"), ("gpt-5", "openai/gpt-5")] {
+            assert_eq!(short.parse::<ModelConfig>(), name.parse::<ModelConfig>(), "{short}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_told_to_be_one_and_a_slip_what_was_meant() {
+        let told = |name: &str| name.parse::<ModelConfig>().unwrap_err().to_string();
+        for list in ["openai/gpt-5,sonnet", "sonnet, openai/gpt-5", "ollama/a,scripted/b.json"] {
+            let told = told(list);
+            assert!(told.starts_with(&format!("`{list}` names several models: ")), "{told}");
+            assert!(told.contains("AgentBuilder::fallback"), "{told}");
+        }
+        assert!("openrouter/some/model,with,commas".parse::<ModelConfig>().is_ok());
+        assert!(told("opnai/gpt-5").ends_with("; did you mean `openai`?"));
+        assert!(told("sonet").ends_with("; did you mean `sonnet`?"));
+        assert!(!told("something-else").contains("did you mean"));
     }
 
     #[test]
