@@ -36,7 +36,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use playhouse_agent::{Approvals, Definition, SubAgentTool};
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{Durability, ExecutionLimits, SandboxMode};
+use playhouse_protocol::{Durability, ExecutionLimits, Message, SandboxMode};
 use playhouse_provider::Answers;
 use playhouse_tools::policy::RuleError;
 use playhouse_tools::sandbox::is_confining;
@@ -60,6 +60,8 @@ const MOST_PROMPT: u64 = 256 << 10;
 
 /// The most that a sub-agent may take, however much the agent has that it works for.
 const CHILD_TOKENS: u64 = 100_000;
+/// What a model is checked with where there is no prompt yet; it is not sent.
+const PROBE: &str = "-";
 const CHILD_TIME: Duration = Duration::from_secs(300);
 
 /// What is configured cannot be used.
@@ -271,18 +273,25 @@ impl FromConfig {
         settings
     }
 
-    /// Says why one of the models cannot be asked, if one cannot. Reads scripts and keys.
+    /// Says why one of the models cannot be asked, if one cannot: for its key, its name, or a setting that it does not
+    /// know. Reads scripts and keys.
     pub async fn check(&self, settings: &Settings) -> Result<(), FromConfigError> {
+        self.check_prompt(settings, Message::user(PROBE, 0)).await
+    }
+
+    /// As [`FromConfig::check`], and whether each model's service takes this prompt's pictures.
+    pub async fn check_prompt(&self, settings: &Settings, prompt: Message) -> Result<(), FromConfigError> {
         let (answers, models) = (self.answers(), Models::of_settings(settings));
+        let thinking = settings.thinking_level;
         let failed = |error: tokio::task::JoinError| {
             Err(FromConfigError::NotAskable(format!("the model could not be checked: {error}")))
         };
-        tokio::task::spawn_blocking(move || models.check(answers)).await.unwrap_or_else(failed)
+        tokio::task::spawn_blocking(move || models.check(answers, thinking, &prompt)).await.unwrap_or_else(failed)
     }
 
     /// As [`FromConfig::check`], in the time of whoever asks.
     pub fn check_now(&self, settings: &Settings) -> Result<(), FromConfigError> {
-        Models::of_settings(settings).check(self.answers())
+        Models::of_settings(settings).check(self.answers(), settings.thinking_level, &Message::user(PROBE, 0))
     }
 
     fn answers(&self) -> Answers {

@@ -73,7 +73,8 @@ pub enum Command {
     Config(ConfigArgs),
     /// Says what this machine can do, and what to do about what it can't
     ///
-    /// Exit code 1 if something is missing that runs need.
+    /// Exit code 1 if something is broken, so that no run works here. What is missing is better to have, or can be named for
+    /// a run, as a model can with --model or --script: that is exit code 0.
     Doctor(DoctorArgs),
     /// Prints what a shell needs to complete commands and flags
     ///
@@ -221,6 +222,9 @@ pub struct ResumeArgs {
     /// aborted, or was stopped by a limit
     #[arg(value_parser = SessionName::parse)]
     pub session: Option<SessionName>,
+    /// Without a session: go on with those of all directories, not only of this one
+    #[arg(long, conflicts_with = "session")]
+    pub all: bool,
     /// Go on with a session whose journal is damaged, as far as it can be read, with today's configuration
     #[arg(long, requires = "session")]
     pub accept_broken_chain: bool,
@@ -449,7 +453,12 @@ pub fn explain(error: &clap::Error) -> ExitCode {
         }
         _ => {
             let text = error.render();
-            let text = if stderr_colours() { text.ansi().to_string() } else { harmless(&text.to_string()) };
+            // It repeats what was given, which must not control a terminal: then it has no colours of its own either.
+            let is_plain = |given: OsString| !given.to_string_lossy().chars().any(char::is_control);
+            let text = match stderr_colours() && std::env::args_os().all(is_plain) {
+                true => text.ansi().to_string(),
+                false => harmless(&text.to_string()),
+            };
             let _ = io::stderr().lock().write_all(mask_patterns(&text).as_bytes());
         }
     }

@@ -77,11 +77,16 @@ impl Exit {
 
     /// Says it on stderr.
     pub fn tell(&self) {
+        self.tell_of("");
+    }
+
+    /// Says it on stderr, after the label of whose it is.
+    pub fn tell_of(&self, label: &str) {
         match self {
             Self::Failed(text) | Self::Refused(text) | Self::Limit(text) | Self::Incomplete(text) => {
-                error_line("error: ", text, Tint::Red);
+                error_line(&format!("{label}error: "), text, Tint::Red);
             }
-            Self::Interrupted(text) => error_line("", text, Tint::None),
+            Self::Interrupted(text) => error_line(label, text, Tint::None),
             Self::HungUp | Self::Told(_) => {}
         }
     }

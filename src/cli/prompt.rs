@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use playhouse::protocol::{Content, Message};
+use playhouse::provider::is_whole_picture;
 use playhouse::tools::picture;
 use rustix::fs::{FileType, fstat};
 
@@ -192,11 +193,20 @@ fn with_context(prompt: &str, piped: &str) -> String {
 /// The picture in a file.
 fn picture_of(path: &Path) -> Result<Content, Exit> {
     let refused = |reason: &str| Exit::Refused(format!("--image {}: {reason}", path.display()));
+    // A pipe or a device may never end.
+    match path.metadata() {
+        Ok(found) if !found.is_file() => return Err(refused("it is no plain file; give one with a picture")),
+        Ok(_) | Err(_) => {}
+    }
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
     read.map_err(|error| refused(&format!("{error}; give a file with a picture")))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
         return Err(refused("it is more than 20 MB; make it smaller first"));
     }
-    picture(&bytes).ok_or_else(|| refused("it is no PNG, JPEG, GIF or WebP; convert it first"))
+    let shown = picture(&bytes).ok_or_else(|| refused("it is no PNG, JPEG, GIF or WebP; convert it first"))?;
+    if !is_whole_picture(&bytes) {
+        return Err(refused("the picture is cut off or damaged; get it again"));
+    }
+    Ok(shown)
 }

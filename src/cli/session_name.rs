@@ -4,7 +4,7 @@ use std::path::Path;
 
 use playhouse::journal::short_id;
 use playhouse::protocol::SessionId;
-use playhouse::session::{SessionSummary, Store, StoreError};
+use playhouse::session::{SessionHead, SessionSummary, Store, StoreError, Whereabouts};
 
 use crate::cli::commands::sessions::look;
 use crate::cli::exit::Exit;
@@ -13,8 +13,10 @@ use crate::cli::exit::Exit;
 const LAST: &str = "last";
 /// The least of an id that is looked for: what fewer characters name may be another one tomorrow.
 const FEWEST: usize = 4;
+/// How many of the newest sessions are read before it is looked through all which ones may be of a directory.
+const GLANCE: usize = 4;
 /// How many sessions an error lists.
-const LISTED: usize = 8;
+const LISTED: usize = 5;
 
 /// A session as it is named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +72,10 @@ fn named(store: &dyn Store, text: &SessionId) -> Result<SessionId, Exit> {
         [one] => Ok((*one).clone()),
         several => {
             let listed: Vec<&str> = several.iter().take(LISTED).map(|id| id.as_str()).collect();
-            let more = if several.len() > LISTED { ", …" } else { "" };
+            let more = match several.len().saturating_sub(LISTED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             let (count, listed) = (several.len(), listed.join(", "));
             Err(Exit::Refused(format!(
                 "{count} sessions have ids that begin with `{text}`: {listed}{more}; give more of it"
@@ -79,8 +84,8 @@ fn named(store: &dyn Store, text: &SessionId) -> Result<SessionId, Exit> {
     }
 }
 
-/// The newest session of a directory that is no sub-agent's and is one of these. Reads journals, the newest first, until
-/// it has it.
+/// The newest session of a directory that is no sub-agent's and is one of these. Reads the journals that may be of that
+/// directory, the newest first, until it has it.
 pub fn newest(
     folder: &Path,
     directory: &Path,
@@ -90,14 +95,21 @@ pub fn newest(
         return Ok(None);
     }
     let store = look(folder)?;
-    for session in store.newest_first().map_err(Exit::refused)? {
+    let is_it = |session: &SessionId| {
         // One that is gone, or cannot be read, is not the one that is meant.
-        let Ok(summary) = SessionSummary::read(&*store, &session) else { continue };
-        if summary.parent.is_none() && summary.cwd.as_deref() == Some(directory) && is_one(&summary) {
-            return Ok(Some(session));
-        }
+        let Ok(summary) = SessionSummary::read(&*store, session) else { return false };
+        summary.parent.is_none() && summary.cwd.as_deref() == Some(directory) && is_one(&summary)
+    };
+    let newest = store.newest_first().map_err(Exit::refused)?;
+    if let Some(found) = newest.iter().take(GLANCE).find(|session| is_it(session)) {
+        return Ok(Some(found.clone()));
     }
-    Ok(None)
+    if newest.len() <= GLANCE {
+        return Ok(None);
+    }
+    let may_be = |head: &SessionHead| head.parent.is_none() && head.whereabouts == Whereabouts::MaybeHere;
+    let heads = store.heads(directory).map_err(Exit::refused)?;
+    Ok(heads.into_iter().filter(may_be).map(|head| head.session_id).find(is_it))
 }
 
 /// As much of an id as a person needs to name the session.

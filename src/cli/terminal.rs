@@ -4,6 +4,7 @@ pub mod ask;
 mod cards;
 pub mod entry;
 pub mod follow;
+mod last_message;
 mod live;
 mod markdown;
 pub mod output;

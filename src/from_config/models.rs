@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{ApiProtocol, ModelConfig, Secret};
+use playhouse_protocol::{
+    ApiProtocol, CacheConfig, History, Message, ModelConfig, Purpose, Secret, StreamConfig, ThinkingLevel,
+};
 use playhouse_provider::{Answers, Wiring, provider_for};
 
 use super::FromConfigError;
@@ -96,14 +98,19 @@ impl Models {
         Ok(Self { first: with_key(self.first)?, fallbacks })
     }
 
-    /// Why one of them cannot be asked, if one cannot. Reads files.
-    pub(super) fn check(&self, answers: Answers) -> Result<(), FromConfigError> {
-        askable(&self.first, answers)?;
+    /// Why one of them cannot be asked this, if one cannot. Reads files.
+    pub(super) fn check(
+        &self,
+        answers: Answers,
+        thinking: ThinkingLevel,
+        prompt: &Message,
+    ) -> Result<(), FromConfigError> {
+        askable(&self.first, answers, thinking, prompt)?;
         for model in &self.fallbacks {
             let id = model.script.as_ref().map_or_else(|| model.id.to_string(), |script| script.display().to_string());
             let name = format!("{}/{id}", model.provider);
             let told = |error: FromConfigError| FromConfigError::FallbackNotAskable { name, reason: error.to_string() };
-            askable(model, answers).map_err(told)?;
+            askable(model, answers, thinking, prompt).map_err(told)?;
         }
         Ok(())
     }
@@ -161,13 +168,36 @@ fn with_key(mut model: ModelConfig) -> Result<ModelConfig, FromConfigError> {
     }
 }
 
-fn askable(model: &ModelConfig, answers: Answers) -> Result<(), FromConfigError> {
+fn askable(
+    model: &ModelConfig,
+    answers: Answers,
+    thinking_level: ThinkingLevel,
+    prompt: &Message,
+) -> Result<(), FromConfigError> {
     let model = match answers {
         Answers::Services => with_key(model.clone())?,
         Answers::Recording => model.clone(),
     };
     let made = provider_for(&model, &Wiring { answers, ..Wiring::default() });
-    made.map(drop).map_err(|error| FromConfigError::NotAskable(error.to_string()))
+    let provider = made.map_err(|error| FromConfigError::NotAskable(error.to_string()))?;
+    let first_request = StreamConfig {
+        model_config: Arc::new(model),
+        system_prompt: "".into(),
+        conversation: "".into(),
+        messages: History::default(),
+        tail: vec![Arc::new(prompt.clone().into())],
+        tools: Arc::from([]),
+        thinking_level,
+        max_tokens: None,
+        temperature: None,
+        cache_config: CacheConfig::default(),
+        purpose: Purpose::default(),
+        response: 0,
+        attempt: 0,
+        first_prompt: "".into(),
+        response_format: None,
+    };
+    provider.check(&first_request).map_err(|error| FromConfigError::NotAskable(error.to_string()))
 }
 
 #[cfg(test)]
@@ -311,9 +341,11 @@ mod tests {
         let file = folder.path().join("s.json");
         std::fs::write(&file, r#"{"turns": []}"#).unwrap();
         let chain = Models { first: ModelConfig::scripted(file), fallbacks: vec![script("b")] };
-        let told = chain.check(Answers::Services).unwrap_err().to_string();
+        let check =
+            |models: &Models| models.check(Answers::Services, ThinkingLevel::default(), &Message::user("go", 0));
+        let told = check(&chain).unwrap_err().to_string();
         assert!(told.starts_with("the fallback scripted//no/b.json cannot be asked: "), "{told}");
-        let told = Models { first: script("a"), ..chain }.check(Answers::Services).unwrap_err().to_string();
+        let told = check(&Models { first: script("a"), ..chain }).unwrap_err().to_string();
         assert!(told.contains("/no/a.json") && !told.contains("fallback"), "{told}");
     }
 }

@@ -42,6 +42,7 @@ pub struct SessionTable<'a> {
     /// What is shown of each id.
     ids: HashMap<&'a SessionId, &'a str>,
     id_width: usize,
+    status_width: usize,
     now: u64,
     width: usize,
 }
@@ -85,9 +86,11 @@ impl<'a> SessionTable<'a> {
             rows.push(placed);
         }
         let ids = shown_ids(known.into_iter().chain(others).collect(), width);
-        let mut table = Self { rows, ids, id_width: 0, now, width };
+        let mut table = Self { rows, ids, id_width: 0, status_width: 0, now, width };
         let wide = |row: &Placed| table.id(row.session).len() + 2 * row.depth;
         table.id_width = table.rows.iter().map(wide).max().unwrap_or_default().max(2);
+        let statuses = table.rows.iter().map(|row| status_of(row.session).len());
+        table.status_width = statuses.max().unwrap_or_default().max(10);
         table
     }
 
@@ -117,10 +120,7 @@ impl<'a> SessionTable<'a> {
         let indent = if depth == 0 { String::new() } else { format!("{}└ ", "  ".repeat(depth - 1)) };
         let age = session.last_active_at.map_or_else(|| "?".to_owned(), |at| age(self.now.saturating_sub(at)));
         let (word, more_words) = state_words(&session.status);
-        let status = match &session.held_by {
-            Some(holder) => format!("running (pid {})", holder.pid),
-            None => word.to_owned(),
-        };
+        let status = status_of(session);
         let id = self.id(session);
         let model = cut(&one_line(session.model.as_deref().unwrap_or("?")), MODEL);
         let prompt = one_line(session.first_prompt.as_deref().unwrap_or("(no prompt)"));
@@ -143,7 +143,7 @@ impl<'a> SessionTable<'a> {
 
     /// One line, with as many columns as there is room for.
     fn line(&self, id: &str, age: &str, status: &str, messages: &str, model: &str, prompt: &str) -> String {
-        let mut line = format!("{id:<0$}  {age:>4}  {status:<10}", self.id_width);
+        let mut line = format!("{id:<0$}  {age:>4}  {status:<1$}", self.id_width, self.status_width);
         if self.width >= WITH_MESSAGES {
             line.push_str(&format!("  {messages:>4}"));
         }
@@ -152,6 +152,14 @@ impl<'a> SessionTable<'a> {
         }
         line.push_str(&format!("  {prompt}"));
         cut(line.trim_end(), self.width) + "\n"
+    }
+}
+
+/// What stands in the column of states.
+fn status_of(session: &SessionSummary) -> String {
+    match &session.held_by {
+        Some(holder) => format!("running (pid {})", holder.pid),
+        None => state_words(&session.status).0.to_owned(),
     }
 }
 

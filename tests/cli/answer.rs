@@ -142,6 +142,8 @@ fn quiet_is_the_answer_and_errors() {
     let done = desk.run(&["run", "a", "--script", &script, "--quiet", "--max-turns", "1"]);
     assert_eq!((done.code, done.out.as_str()), (Some(3), ""));
     assert!(done.err.starts_with("error: stopped: ") && done.err.lines().count() == 1, "{done:?}");
+    let done = ask(&WIRES[1], &["--quiet"], |_, _| Answer::Full("Half"));
+    assert_eq!((done.code, done.out.as_str(), done.err.as_str()), (Some(0), "Half\n", ""), "a note is no error");
     let (code, screen) = desk.on_terminal(&["run", "a", "--script", &script, "--quiet"]);
     assert!(code == Some(0) && !screen.contains("Looking") && !screen.contains("list_files"), "{screen:?}");
 }
@@ -172,6 +174,50 @@ fn the_last_message_is_written_to_a_file_whole_or_not_at_all() {
     to(".").refused(&["--last-message", "directory"]);
     to("/dev/null").said("Two\nlines.\n");
     assert!(std::fs::metadata("/dev/null").is_ok_and(|found| !found.is_file()), "a device stays one");
+}
+
+#[test]
+fn what_is_no_plain_file_gets_the_last_message_and_is_not_replaced() {
+    let desk = Desk::new();
+    let script = desk.script("s.json", json!([{"text": "Hello."}]));
+    // As `(echo before; playhouse run …; echo after) > all.txt` has it.
+    for (place, redirected) in
+        [("/dev/stdout", ">"), ("/dev/stderr", "2>"), ("/dev/fd/3", "3>"), ("/proc/self/fd/1", ">")]
+    {
+        let shell =
+            format!("{{ {{ echo before; }} >all.txt; \"$0\" \"$@\" {redirected}>all.txt; echo after >>all.txt; }}");
+        let args = ["run", "hi", "--script", &script, "--quiet", "--last-message", place];
+        let mut command = desk.command_by(&["sh", "-c", &shell], &args);
+        let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let all = std::fs::read_to_string(desk.work().join("all.txt")).unwrap();
+        let twice = if redirected == ">" { "Hello.\nHello.\n" } else { "Hello.\n" };
+        assert_eq!((done.code, all), (Some(0), format!("before\n{twice}after\n")), "{place}: {done:?}");
+    }
+    let shell = r#"(echo before; "$0" "$@"; echo after) > all.txt"#;
+    let args = ["run", "hi", "--script", &script, "--quiet", "--last-message", "/dev/stdout"];
+    let mut command = desk.command_by(&["sh", "-c", shell], &args);
+    let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let all = std::fs::read_to_string(desk.work().join("all.txt")).unwrap();
+    assert_eq!((done.code, all.as_str()), (Some(0), "before\nHello.\nHello.\nafter\n"), "{done:?}");
+    // A pipe gets it and stays one.
+    let shell = r#"mkfifo pipe; cat pipe > got.txt & "$0" "$@"; wait"#;
+    let args = ["run", "hi", "--script", &script, "--last-message", "pipe"];
+    let mut command = desk.command_by(&["sh", "-c", shell], &args);
+    let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let got = std::fs::read_to_string(desk.work().join("got.txt")).unwrap();
+    assert_eq!((done.code, got.as_str()), (Some(0), "Hello.\n"), "{done:?}");
+    assert!(!std::fs::metadata(desk.work().join("pipe")).unwrap().is_file());
+    // What a link leads to is made, and the link stays.
+    let link = desk.work().join("link");
+    std::os::unix::fs::symlink("target.txt", &link).unwrap();
+    let to = |path: &str| desk.run(&["run", "hi", "--script", &script, "--last-message", path]);
+    to("link").said("Hello.\n");
+    assert!(link.is_symlink());
+    assert_eq!(std::fs::read_to_string(desk.work().join("target.txt")).unwrap(), "Hello.\n");
+    std::os::unix::fs::symlink("nowhere/target.txt", desk.work().join("lost")).unwrap();
+    to("lost").refused(&["--last-message lost", "no such directory"]);
+    to("-").refused(&["--last-message -", "stdout by itself"]);
+    assert!(!desk.work().join("-").exists());
 }
 
 #[test]
@@ -228,20 +274,21 @@ fn an_answer_that_is_cut_or_refused_is_said_so_and_fails_only_if_that_is_asked_f
     let cases: [Case; 3] = [
         (|| Answer::Full("Half an ans"), "Half an ans\n", "length", "the answer is cut off"),
         (|| Answer::Refuses("Well, "), "Well, \n", "refusal", "the model declined to answer"),
-        (|| Answer::Refuses(""), "[The model declined to answer: ", "refusal", "the model declined to answer"),
+        (|| Answer::Refuses(""), "", "refusal", "the model declined to answer"),
     ];
     for wire in &WIRES {
         for (answer, out, name, told) in cases {
             let case = format!("{} {name}", wire.provider);
             let done = ask(wire, &[], move |_, _| answer());
-            assert!(done.code == Some(0) && done.out.starts_with(out), "{case}: {done:?}");
+            assert_eq!((done.code, done.out.as_str()), (Some(0), out), "{case}: {done:?}");
             assert!(done.err.starts_with("note: ") && done.err.lines().count() == 1, "{case}: {done:?}");
             assert!(done.err.contains(told), "{case}: {done:?}");
             let done = ask(wire, &["--fail-incomplete", "--output", "json"], move |_, _| answer());
             let document: Value = serde_json::from_str(&done.out).unwrap_or_else(|error| panic!("{error}: {done:?}"));
             let parts = ["incomplete", "exit_code"].map(|part| document[part].clone());
             assert_eq!((done.code, parts), (Some(4), [json!(name), json!(4)]), "{case}: {done:?}");
-            assert!(document["answer"].is_string() && document["error"].as_str().unwrap().contains(told), "{document}");
+            assert_eq!(document["answer"], out.trim_end_matches('\n'), "{case}: {document}");
+            assert!(document["error"].as_str().unwrap().contains(told), "{document}");
             assert!(done.err.starts_with("error: ") && done.err.lines().count() == 1, "{case}: {done:?}");
         }
         let done = ask(wire, &["--fail-incomplete"], |_, _| Answer::Says("All of it."));
@@ -257,6 +304,40 @@ fn an_answer_without_words_is_said_so() {
     let done = desk.run(&["run", "a", "--script", &script, "--fail-incomplete"]);
     assert!(done.out.trim().is_empty() && done.err.contains("empty"), "{done:?}");
     assert!(matches!(done.code, Some(1 | 4)), "{done:?}");
+}
+
+#[test]
+fn an_empty_answer_fails_with_1_or_with_4_where_that_is_asked_for_on_every_wire() {
+    let nothing: fn(usize, &str) -> Answer = |_, _| Answer::Says("");
+    // What a tool did before is no answer.
+    let after_a_tool: fn(usize, &str) -> Answer =
+        |number, _| if number == 0 { Answer::Calls("Let me look.") } else { Answer::Says("") };
+    for wire in &WIRES {
+        for answers in [nothing, after_a_tool] {
+            for (flags, code) in [(&["--quiet"][..], 1), (&["--quiet", "--fail-incomplete"], 4)] {
+                let done = ask(wire, flags, answers);
+                assert_eq!((done.code, done.out.as_str()), (Some(code), ""), "{}: {done:?}", wire.provider);
+                assert!(done.err.starts_with("error: ") && done.err.lines().count() == 1, "{done:?}");
+                assert!(done.err.contains("the model gave an empty answer"), "{}: {done:?}", wire.provider);
+                let done = ask(wire, &[flags, &["--output", "json"]].concat(), answers);
+                let document: Value = serde_json::from_str(&done.out).unwrap_or_else(|e| panic!("{e}: {done:?}"));
+                let parts = ["incomplete", "exit_code", "answer"].map(|part| document[part].clone());
+                assert_eq!(parts, [json!("empty"), json!(code), Value::Null], "{}: {document}", wire.provider);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_without_words_stands_in_the_conversation_alone() {
+    let wire = &WIRES[0];
+    let desk = Desk::new();
+    let url = wire.serve(|_, _| Answer::Refuses(""));
+    let mut command = desk.command(&["run", "go", "--model", "anthropic/m"]);
+    command.env(wire.address.0, url).envs(wire.variables.iter().copied());
+    finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).said("");
+    let shown = desk.run(&["sessions", "show", "last"]);
+    assert!(shown.out.contains("[The model declined to answer: refusal]"), "{shown:?}");
 }
 
 #[test]

@@ -127,13 +127,13 @@ fn hints_have_an_id_that_is_short_and_unique() {
     let script = desk.script("s.json", json!([{"error": {"status": 401, "message": "bad key"}}]));
     let done = desk.run(&["run", "a", "--script", &script]);
     let session = desk.session();
-    let hint = format!("playhouse run --session {} PROMPT", &session[..12]);
+    let hint = format!("playhouse resume {}\n", &session[..12]);
     assert!(done.code == Some(1) && done.err.contains(&hint), "{done:?}");
     assert!(!done.err.contains(&session), "{done:?}");
     copy(&desk, &session, &format!("{}x", &session[..14]));
     desk.run(&["sessions", "show", &session[..12]]).refused(&["2 sessions"]);
     let done = desk.run(&["run", "b", "--session", &session]);
-    assert!(done.err.contains(&format!("playhouse run --session {} PROMPT", &session[..15])), "{done:?}");
+    assert!(done.err.contains(&format!("playhouse resume {}\n", &session[..15])), "{done:?}");
 }
 
 #[test]
@@ -273,4 +273,96 @@ fn resuming_several_sessions_says_whose_each_line_is() {
         assert!(done.err.contains(&format!("{label}answers:")), "{done:?}");
     }
     assert!(done.err.lines().all(|line| line.starts_with('[')), "{done:?}");
+}
+
+/// Kills a run in the middle of a tool; its script is over when it goes on, so that it fails then.
+fn killed(desk: &Desk, prompt: &str, flags: &[&str]) -> String {
+    let turns = json!([{"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 600"}}]},
+        {"error": {"status": 401, "message": "bad key"}}]);
+    let script = desk.script("killed.json", turns);
+    let args = [&["run", prompt, "--script", &script, "--permission", "yolo"], flags].concat();
+    let running = desk.start_until(&args, "ToolExecutionStart");
+    let session = running.session.clone();
+    running.kill();
+    session
+}
+
+#[test]
+fn errors_of_several_sessions_say_whose_they_are() {
+    let desk = Desk::new();
+    let sessions = [killed(&desk, "one", &[]), killed(&desk, "two", &[])];
+    let done = desk.run(&["resume"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.err.lines().all(|line| line.starts_with('[')), "{done:?}");
+    for session in sessions {
+        let line = format!("[{}] error: the run failed: the provider refused the key", &session[..12]);
+        assert!(done.err.contains(&line), "{done:?}");
+    }
+}
+
+#[test]
+fn resume_goes_on_with_this_directorys_sessions_and_with_all_when_asked() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.work().join("deeper")).unwrap();
+    killed(&desk, "there", &["--cwd", "deeper"]);
+    let done = desk.run(&["resume"]);
+    done.said("");
+    let waits = "1 unfinished session of another directory waits: playhouse resume --all\n";
+    assert_eq!(done.err, format!("nothing to resume here; {waits}"), "{done:?}");
+    let here = killed(&desk, "here", &[]);
+    let done = desk.run(&["resume"]);
+    assert!(done.code == Some(1) && done.err.contains(waits) && done.err.contains(&here[..12]), "{done:?}");
+    assert!(!done.err.contains("there"), "{done:?}");
+    let states = || desk.sessions().iter().map(|one| one["status"].clone()).collect::<Vec<_>>();
+    assert_eq!(states(), ["failed", "unfinished"]);
+    let done = desk.run(&["resume", "--all"]);
+    assert!(done.code == Some(1) && done.err.contains("there"), "{done:?}");
+    assert_eq!(states(), ["failed", "failed"]);
+    desk.run(&["resume", "--all", "last"]).refused(&["--all"]);
+}
+
+#[test]
+fn whoever_is_too_late_with_a_session_is_told_the_same_by_a_hair_or_by_far() {
+    let desk = Desk::new();
+    let turns = json!([
+        {"tool_calls": [{"name": "bash", "arguments": {"command": "sleep 600"}}]},
+        {"text": "a few words", "chunk": 1, "delay_ms": 50},
+    ]);
+    let script = desk.script("s.json", turns);
+    let running = desk.start_until(&["run", "go", "--script", &script, "--permission", "yolo"], "ToolExecutionStart");
+    let session = running.session.clone();
+    running.kill();
+    let all: Vec<_> = (0..6).map(|_| desk.start(&["resume", &session])).collect();
+    let mut answers = 0;
+    for done in all.into_iter().map(finish) {
+        match done.code {
+            Some(0) if done.out == "a few words\n" => answers += 1,
+            Some(0) => assert!(done.err.contains("is finished: nothing to resume"), "{done:?}"),
+            _ => done.refused(&["is held by another process", "pid"]),
+        }
+    }
+    assert_eq!(answers, 1);
+}
+
+#[test]
+fn columns_of_the_list_hold_while_a_session_runs() {
+    let desk = Desk::new();
+    a_session(&desk, "here", &[]);
+    let slow = desk.script("slow.json", json!([{"text": "slow ".repeat(2_000), "chunk": 1, "delay_ms": 20}]));
+    let running = desk.start_until(&["run", "here too", "--script", &slow], "MessageUpdate");
+    let list = desk.run(&["sessions", "list"]).out;
+    running.kill();
+    let mut lines = list.lines();
+    let at = lines.next().and_then(|head| head.find("PROMPT"));
+    assert!(list.contains("running (pid ") && at.is_some(), "{list}");
+    assert!(lines.all(|line| line.find("here") == at), "{list}");
+}
+
+#[test]
+fn a_beginning_that_many_sessions_have_lists_a_few_of_them() {
+    let desk = Desk::new();
+    let session = a_session(&desk, "first", &[]);
+    (0..7).for_each(|n| copy(&desk, &session, &format!("twin-{n}")));
+    let few = ["7 sessions", "twin-0, twin-1, twin-2, twin-3, twin-4 and 2 more; give more of it"];
+    desk.run(&["sessions", "show", "twin"]).refused(&few);
 }

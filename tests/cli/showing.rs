@@ -1,5 +1,8 @@
 //! What a run looks like: on a terminal, and when piped.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use serde_json::json;
 
 use crate::support::Desk;
@@ -268,4 +271,50 @@ fn what_is_wrong_with_flags_is_said_in_claps_layout_and_shows_no_key() {
     let key = "sk-ant-api03-0123456789abcdefghijklmnopqrstuvwxyz";
     let done = desk.run(&["run", "a", &format!("--key={key}")]);
     assert!(done.code == Some(2) && !done.err.contains(key), "{done:?}");
+}
+
+#[test]
+fn one_large_piece_is_printed_and_nothing_is_said_to_be_missing() {
+    let desk = Desk::new();
+    let large = "x".repeat(1 << 20);
+    let script = desk.script("s.json", json!([{"text": large}]));
+    let done = desk.run(&["run", "a", "--script", &script, "--json"]);
+    assert!(!done.out.contains("\"Lagged\""), "{:.2000}", done.out);
+    assert!(done.names().contains(&"MessageUpdate".to_owned()), "{:?}", done.names());
+    let done = desk.run(&["run", "a", "--script", &script]);
+    assert!(done.code == Some(0) && !done.err.contains("too slow"), "{}", done.err);
+}
+
+#[test]
+fn what_a_message_says_stands_before_what_became_of_its_calls() {
+    let desk = Desk::new();
+    // A message that was cut off in a call, which is therefore not run.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let call =
+            json!([{"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{\"com"}}]);
+        let cut = [json!({"content": "I will.", "tool_calls": call}), json!("length")];
+        for [delta, finish] in [cut, [json!({"content": "No."}), json!("stop")]] {
+            let mut socket = listener.accept().unwrap().0;
+            let _ = socket.read(&mut [0; 65_536]);
+            let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+            let chunk = json!({"id": "x", "model": "m", "choices": [choice]});
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+            let _ = write!(socket, "{head}data: {chunk}\n\ndata: [DONE]\n\n");
+        }
+    });
+    let done = desk.run(&["run", "a", "--model", "vllm/m", "--base-url", &url]);
+    let (said, card) = (done.err.find("I will."), done.err.find("bash did not run"));
+    assert!(said.is_some() && card.is_some() && said < card, "{done:?}");
+}
+
+#[test]
+fn control_characters_of_a_path_or_a_flag_do_not_reach_the_terminal() {
+    let desk = Desk::new();
+    let config = desk.write("odd\x1b[31m.toml", "sandbox = 7\n");
+    let done = desk.run(&["doctor", "--config", config.to_str().unwrap()]);
+    assert!(done.code == Some(1) && !done.out.contains('\x1b') && done.out.contains("odd\\u{1b}[31m.toml"), "{done:?}");
+    let (code, screen) = desk.on_terminal(&["run", "--colour\x1b]0;owned\x07"]);
+    assert!(code == Some(2) && !screen.contains("\x1b]0;") && screen.contains("'--colour"), "{screen:?}");
 }

@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::support::Desk;
+use super::support::{Desk, finish};
+use super::wires::{Answer, WIRES};
 
 /// What the list says of the one session, in JSON and in words.
 fn stands(desk: &Desk) -> (Value, String) {
@@ -112,6 +114,28 @@ fn a_session_that_reached_no_service_stays_unfinished() {
     assert_eq!(stands(&desk).0, "done");
 }
 
+#[test]
+fn a_session_that_a_service_had_no_time_for_stays_unfinished_and_the_hint_goes_on_with_it() {
+    let wire = &WIRES[1];
+    for status in [429, 500, 502, 503, 529] {
+        let desk = Desk::new();
+        let url = wire.serve(move |number, _| if number == 0 { Answer::Fails(status) } else { Answer::Says("Here.") });
+        let asked = |args: &[&str]| {
+            let mut command = desk.command(args);
+            command.env(wire.address.0, &url).envs(wire.variables.iter().copied());
+            command.env("PLAYHOUSE_RETRY_MAX_RETRIES", "0").stdout(Stdio::piped()).stderr(Stdio::piped());
+            finish(command.spawn().unwrap())
+        };
+        let done = asked(&["run", "go", "--model", "openai/m", "--tools", "none"]);
+        let hint = format!("go on with: playhouse resume {}\n", &desk.session()[..12]);
+        assert!(done.code == Some(1) && done.err.ends_with(&hint), "{status}: {done:?}");
+        let (state, list) = stands(&desk);
+        assert_eq!(state, "unfinished", "{status}: {list}");
+        asked(&["resume"]).said("Here.\n");
+        assert_eq!(stands(&desk).0, "done", "{status}");
+    }
+}
+
 /// Sessions whose processes were killed.
 fn killed(desk: &Desk, script: &str, event: &str, count: usize) -> Vec<String> {
     let start = |_| {
@@ -147,7 +171,7 @@ fn what_another_process_goes_on_with_is_no_failure() {
     killed(&desk, &script, "ToolExecutionStart", 6);
     let all: Vec<_> = (0..8).map(|_| desk.start(&["resume"])).collect();
     for child in all {
-        let done = super::support::finish(child);
+        let done = finish(child);
         assert_eq!(done.code, Some(0), "{done:?}");
     }
     assert!(desk.sessions().iter().all(|one| one["status"] == "done"), "{:#?}", desk.sessions());

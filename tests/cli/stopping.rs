@@ -26,7 +26,7 @@ fn a_run_that_fails_is_1_and_one_that_hits_a_limit_is_3() {
     let done = desk.run(&["run", "a", "--script", &turns, "--max-turns", "2"]);
     assert_eq!((done.code, done.out.as_str()), (Some(3), ""), "{done:?}");
     assert!(done.err.contains("error: stopped: max turns reached (2)"), "{done:?}");
-    assert!(done.err.contains("playhouse run --session"), "it says how to go on: {done:?}");
+    assert!(done.err.contains("playhouse resume "), "it says how to go on: {done:?}");
 }
 
 #[test]
@@ -40,8 +40,7 @@ fn an_interrupt_aborts_the_run_and_says_what_is_saved() {
         let (code, events, err) = running.end();
         assert_eq!(code, Some(expected), "{err}");
         let short = &session[..12];
-        let line =
-            format!("interrupted; session {short} is saved, go on with: playhouse run --session {short} PROMPT\n");
+        let line = format!("interrupted; session {short} is saved, go on with: playhouse resume {short}\n");
         assert_eq!(err, line);
         let end = events.last().unwrap();
         assert_eq!((&end["type"], &end["outcome"]["type"]), (&json!("AgentEnd"), &json!("aborted")));

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::support::{Desk, finish};
+use crate::support::{Desk, Done, finish};
 
 /// A script that answers once.
 fn answering(desk: &Desk) -> String {
@@ -121,12 +121,12 @@ fn a_dash_is_the_whole_prompt_from_stdin() {
     is_told(&desk, "all of it");
 }
 
-/// The smallest beginnings by which pictures are known.
+/// Pictures of one pixel, without the pixel.
 const PICTURES: [(&str, &[u8]); 4] = [
-    ("image/png", b"\x89PNG\r\n\x1a\n...."),
-    ("image/jpeg", b"\xff\xd8\xff\xe0...."),
-    ("image/gif", b"GIF89a...."),
-    ("image/webp", b"RIFF....WEBPVP8 "),
+    ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0crc!\0\0\0\0IENDcrc!"),
+    ("image/jpeg", b"\xff\xd8\xff\xc0\0\x0b\x08\0\x01\0\x01\x01\x01\x11\0\xff\xd9"),
+    ("image/gif", b"GIF89a\x01\0\x01\0\0\0\0;"),
+    ("image/webp", b"RIFF\x16\0\0\0WEBPVP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a\x01\0\x01\0"),
 ];
 
 #[test]
@@ -145,7 +145,7 @@ fn pictures_go_with_the_prompt_by_what_they_are_and_not_by_their_names() {
     let kinds: Vec<&str> = told.iter().filter_map(|block| block["mime_type"].as_str()).collect();
     assert_eq!(kinds, PICTURES.map(|(kind, _)| kind), "{told:?}");
     assert_eq!(told[0]["text"], "what is it?");
-    assert_eq!(told[3]["data"], "R0lGODlhLi4uLg==", "base64: {told:?}");
+    assert_eq!(told[3]["data"], "R0lGODlhAQABAAAAADs=", "base64: {told:?}");
 }
 
 #[test]
@@ -157,6 +157,16 @@ fn a_file_that_is_no_picture_or_too_large_is_refused() {
     run("notes.txt").refused(&["--image notes.txt", "PNG, JPEG, GIF or WebP"]);
     run("nowhere.png").refused(&["--image nowhere.png", "No such file"]);
     run(".").refused(&["--image ."]);
+    for (n, (_, bytes)) in PICTURES.iter().enumerate() {
+        std::fs::write(desk.work().join("cut.png"), &bytes[..bytes.len() - 1]).unwrap();
+        run("cut.png").refused(&["--image cut.png", "cut off or damaged"]);
+        std::fs::write(desk.work().join("cut.png"), &bytes[..12]).unwrap();
+        assert_eq!(run("cut.png").code, Some(2), "{n}");
+    }
+    // Neither ends by itself.
+    assert!(std::process::Command::new("mkfifo").arg(desk.work().join("pipe")).status().unwrap().success());
+    run("pipe").refused(&["--image pipe", "no plain file"]);
+    run("/dev/zero").refused(&["--image /dev/zero", "no plain file"]);
     let large = std::fs::File::create(desk.work().join("large.png")).unwrap();
     (&large).write_all(PICTURES[0].1).unwrap();
     large.set_len(20_000_001).unwrap();
@@ -182,6 +192,67 @@ fn a_model_that_takes_no_pictures_is_refused_before_anything_is_sent() {
     }
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "nobody was asked");
+}
+
+/// Runs against a service at which nobody answers, with every key.
+fn unasked(desk: &Desk, args: &[&str]) -> Done {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let mut command = desk.command(&[&["run", "go", "--base-url", &url], args].concat());
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY", "GOOGLE_OAUTH_ACCESS_TOKEN"] {
+        command.env(key, "key-0123456789");
+    }
+    command.env("PLAYHOUSE_VERTEX_PROJECT", "p").env("PLAYHOUSE_VERTEX_REGION", "europe-west4");
+    command.env("PLAYHOUSE_RETRY_MAX_RETRIES", "0").env("PLAYHOUSE_CONNECTION_FIRST_EVENT_MS", "1000");
+    let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nobody was asked: {done:?}");
+    done
+}
+
+#[test]
+fn a_picture_that_the_service_is_known_not_to_take_is_refused_before_there_is_a_session() {
+    let desk = Desk::new();
+    let mut wide = PICTURES[0].1.to_vec();
+    wide[16..20].copy_from_slice(&9_000_u32.to_be_bytes());
+    std::fs::write(desk.work().join("wide.png"), &wide).unwrap();
+    for flags in [&[][..], &["--quiet"], &["--fail-incomplete"]] {
+        let args = ["--model", "anthropic/claude-sonnet-4-5", "--image", "wide.png"];
+        unasked(&desk, &[&args, flags].concat()).refused(&["9000 pixels", "at most 8000", "anthropic", "leave it out"]);
+    }
+    std::fs::write(desk.work().join("small.gif"), PICTURES[2].1).unwrap();
+    let args = ["--model", "vertex/gemini-2.5-flash", "--image", "small.gif"];
+    unasked(&desk, &args).refused(&["image/gif", "image/png"]);
+    assert!(desk.sessions().is_empty(), "{:?}", desk.sessions());
+}
+
+#[test]
+fn what_a_model_does_not_know_is_refused_before_there_is_a_session() {
+    let desk = Desk::new();
+    for (model, flags, words) in [
+        (
+            "openai/gpt-4o",
+            &["--thinking", "low"][..],
+            &["`gpt-4o` does not take --thinking low", "does not reason"][..],
+        ),
+        ("openai/o3", &["--thinking", "minimal"], &["--thinking minimal", "it knows low, medium, high"]),
+        (
+            "openai/gpt-5,groq/llama-3.3-70b-versatile",
+            &["--thinking", "low"],
+            &["the fallback groq/", "--thinking low"],
+        ),
+        ("vertex/claude-sonnet-4-5", &[], &["Claude on Vertex is not supported", "anthropic/ID"]),
+    ] {
+        unasked(&desk, &[&["--model", model], flags].concat()).refused(words);
+    }
+    assert!(desk.sessions().is_empty(), "{:?}", desk.sessions());
+    // A session that is there keeps what it has.
+    let script = answering(&desk);
+    desk.run(&["run", "a", "--script", &script]).said("read\n");
+    let (session, before) = (desk.session(), desk.entries(&desk.session()).len());
+    let args = ["--session", &session, "--model", "openai/gpt-4o", "--thinking", "low"];
+    unasked(&desk, &args).refused(&["--thinking low"]);
+    assert_eq!(desk.entries(&session).len(), before);
 }
 
 #[test]

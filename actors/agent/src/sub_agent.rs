@@ -156,7 +156,7 @@ pub fn child_session(parent: &SessionId, run: &LoopId, call: &ToolCallId) -> Ses
 
 /// What a child's run is to its parent.
 pub(crate) fn result_of(report: &RunReport) -> Result<ToolResult, ToolError> {
-    let mut result = ToolResult::text(report.text());
+    let mut result = ToolResult::text(report.shown());
     result.child_loop_id = Some(report.loop_id.clone());
     match &report.outcome {
         Outcome::Stop | Outcome::Length => Ok(result),

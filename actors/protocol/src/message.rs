@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{EntryId, ToolCallId, TurnId};
+use crate::stand_in::is_stand_in;
 use crate::usage::Usage;
 
 /// A block of a message.
@@ -155,6 +156,23 @@ impl Message {
             }
         }
         all
+    }
+
+    /// What a model said in it: its text, without what [stands in](crate::Wordless::stand_in) for a refusal without words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Assistant { content, stop_reason: StopReason::Refusal, .. } => {
+                let texts = content.iter().filter_map(|block| match block {
+                    Content::Text { text } if !is_stand_in(text) => Some(text.as_str()),
+                    Content::Text { .. }
+                    | Content::Image { .. }
+                    | Content::Thinking { .. }
+                    | Content::ToolCall { .. } => None,
+                });
+                texts.collect()
+            }
+            Self::User { .. } | Self::Assistant { .. } | Self::ToolResult { .. } => self.text(),
+        }
     }
 
     /// The tool calls in it.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use crate::ModelConfig;
+use crate::catalogue::{SHORT_NAMES, by_short_name};
 use crate::near::nearest_name;
 use crate::presets::{PRESETS, model_named, preset};
 
@@ -12,15 +13,30 @@ use crate::presets::{PRESETS, model_named, preset};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ModelNameError {
     /// It is not a provider and an id.
-    #[error("`{0}` names no model: write PROVIDER/ID, as in `anthropic/claude-sonnet-4-5` or `ollama/qwen3`")]
+    #[error(
+        "`{0}` names no model: write PROVIDER/ID, as in `anthropic/claude-sonnet-4-5` or `ollama/qwen3`{near}",
+        near = near(.0, short_names())
+    )]
     NoName(String),
     /// The provider is not one of [`PRESETS`].
     #[error(
         "there is no provider `{0}`: write one of {names}, or make a model with `ModelConfig::new`{near}",
         names = names().collect::<Vec<_>>().join(", "),
-        near = nearest_name(.0, names()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+        near = near(.0, names())
     )]
     NoProvider(String),
+    /// It is a list, as the command line takes one.
+    #[error("`{0}` names several models: parse each by itself, and give all but the first to `AgentBuilder::fallback`")]
+    Several(String),
+}
+
+/// Which of these names was probably meant.
+fn near(given: &str, names: impl Iterator<Item = &'static str>) -> String {
+    nearest_name(given, names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
+fn short_names() -> impl Iterator<Item = &'static str> {
+    SHORT_NAMES.iter().map(|(name, ..)| *name)
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
@@ -28,7 +44,8 @@ fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl ModelConfig {
-    /// The model that `PROVIDER/ID` names, with what is known about it; `scripted/FILE` plays a script. Variables such as
+    /// The model that `PROVIDER/ID` names, or a short name such as `sonnet` or `gpt-5`, with what is known about it;
+    /// `scripted/FILE` plays a script. It is one model: a list with commas is an error. Variables such as
     /// `OLLAMA_HOST`, or a second name for a key, count as far as `variable` gives them; without any, use
     /// [`parse`](str::parse). Its key is not read: that is done when it is asked.
     ///
@@ -41,14 +58,29 @@ impl ModelConfig {
     /// ```
     pub fn named(name: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ModelNameError> {
         let shown = |text: &str| text.chars().take(60).collect();
+        if name.split(',').skip(1).any(begins_a_name) {
+            return Err(ModelNameError::Several(shown(name)));
+        }
         let (provider, id) = match name.split_once('/') {
             Some((provider, id)) if !id.is_empty() => (provider, id),
             Some((provider, _)) if provider != "scripted" && preset(provider).is_none() => {
                 return Err(ModelNameError::NoProvider(shown(provider)));
             }
-            Some(_) | None => return Err(ModelNameError::NoName(shown(name))),
+            Some(_) => return Err(ModelNameError::NoName(shown(name))),
+            None => {
+                let (provider, id) = by_short_name(name).ok_or_else(|| ModelNameError::NoName(shown(name)))?;
+                return Self::named(&format!("{provider}/{id}"), variable);
+            }
         };
         model_named(provider, id, variable).ok_or_else(|| ModelNameError::NoProvider(shown(provider)))
+    }
+}
+
+/// Whether another model is named by what follows a comma; an id may have one too.
+fn begins_a_name(text: &str) -> bool {
+    match text.trim().split_once('/') {
+        Some((provider, _)) => provider == "scripted" || preset(provider).is_some(),
+        None => by_short_name(text.trim()).is_some(),
     }
 }
 
@@ -75,6 +107,23 @@ mod tests {
         let claude: ModelConfig = "openrouter/anthropic/claude-sonnet-4.5".parse().unwrap();
         assert_eq!((&*claude.provider, &*claude.id), ("openrouter", "anthropic/claude-sonnet-4.5"));
         assert_eq!("scripted/a/b.json".parse(), Ok(ModelConfig::scripted("a/b.json")));
+        for (short, name) in [("sonnet", "anthropic/claude-sonnet-4-5"), ("gpt-5", "openai/gpt-5")] {
+            assert_eq!(short.parse::<ModelConfig>(), name.parse::<ModelConfig>(), "{short}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_told_to_be_one_and_a_slip_what_was_meant() {
+        let told = |name: &str| name.parse::<ModelConfig>().unwrap_err().to_string();
+        for list in ["openai/gpt-5,sonnet", "sonnet, openai/gpt-5", "ollama/a,scripted/b.json"] {
+            let told = told(list);
+            assert!(told.starts_with(&format!("`{list}` names several models: ")), "{told}");
+            assert!(told.contains("AgentBuilder::fallback"), "{told}");
+        }
+        assert!("openrouter/some/model,with,commas".parse::<ModelConfig>().is_ok());
+        assert!(told("opnai/gpt-5").ends_with("; did you mean `openai`?"));
+        assert!(told("sonet").ends_with("; did you mean `sonnet`?"));
+        assert!(!told("something-else").contains("did you mean"));
     }
 
     #[test]

@@ -93,19 +93,22 @@ pub enum ProviderError {
 pub enum FailureKind {
     /// No service could be reached, or the one that was could not work: the run can be gone on with when it can.
     Unreachable,
+    /// The model gave an empty answer, however often it was asked.
+    Empty,
 }
 
 impl ProviderError {
     /// Its kind, where that makes a difference later.
     pub fn kind(&self) -> Option<FailureKind> {
         match self {
-            Self::Network { .. } | Self::Unavailable { .. } => Some(FailureKind::Unreachable),
-            Self::RateLimited { .. }
-            | Self::Auth { .. }
+            Self::Network { .. } | Self::Unavailable { .. } | Self::RateLimited { .. } => {
+                Some(FailureKind::Unreachable)
+            }
+            Self::Empty { .. } => Some(FailureKind::Empty),
+            Self::Auth { .. }
             | Self::Api { .. }
             | Self::Picture { .. }
             | Self::ContextOverflow { .. }
-            | Self::Empty { .. }
             | Self::Cancelled
             | Self::Other { .. }
             | Self::Incomplete { .. }

@@ -35,6 +35,7 @@ mod wire;
 pub use connection::{
     BreakerRules, Connection, ConnectionArgs, ConnectionMsg, ConnectionRules, ConnectionStatus, Lingering, Patience,
 };
+pub use pictures::is_whole_picture;
 pub use playhouse_protocol::catalogue;
 pub use playhouse_protocol::presets::{Access, PRESETS, Preset, model_named, preset};
 pub use provider::StreamProvider;

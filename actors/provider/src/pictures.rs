@@ -6,8 +6,11 @@
 //! it refuses.
 
 mod pixels;
+mod whole;
 
 use playhouse_protocol::{ApiProtocol, Content, Message, ModelConfig, ProviderError, StreamConfig, TakenImages};
+
+pub use whole::is_whole_picture;
 
 const MB: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;

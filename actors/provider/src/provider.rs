@@ -18,6 +18,11 @@ pub trait StreamProvider: Send + Sync {
     /// Only the protocol's own terminal event makes this `Ok`. Dropping the future cancels the request.
     async fn stream(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError>;
 
+    /// Says why a request would be refused before anything is sent, if it would.
+    fn check(&self, _config: &StreamConfig) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     /// How many tokens the request would be, by the service's own count; `None` where it has none.
     async fn count_tokens(&self, _config: &StreamConfig) -> Result<Option<u64>, ProviderError> {
         Ok(None)

@@ -26,6 +26,7 @@ mod toolset;
 
 pub use builtin::{Bash, EditFile, ListFiles, ReadFile, Search, WriteFile, default_tools, picture};
 pub use output::{OutputRoom, Outputs};
+pub use playhouse_protocol::edit_distance;
 pub use playhouse_shell as shell;
 pub use process::mark::{self, Mark, is_secret};
 pub use process::{Process, adopt_orphans, kill_leftovers};
@@ -36,6 +37,6 @@ pub use runtime::{TOOL_THREADS, ToolRuntime};
 pub use sandbox::{Network, ProcessLimits, Sandbox, SandboxError, SandboxRules};
 pub use secrets::secrets_here;
 pub use summary::{CallSummary, summary};
-pub use text::{Capture, edit_distance};
+pub use text::Capture;
 pub use tool::{DEFAULT_TIMEOUT, Tool};
 pub use toolset::{ToolSet, ToolSetError, Vetted};

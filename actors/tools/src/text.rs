@@ -106,6 +106,7 @@ pub(crate) fn continued(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use playhouse_protocol::edit_distance;
     use proptest::prelude::*;
 
     fn captured(cap: usize, chunks: &[Vec<u8>]) -> Capture {

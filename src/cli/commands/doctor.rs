@@ -14,7 +14,7 @@ use crate::cli::commands::config;
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
 use crate::cli::terminal::follow::unwritten;
-use crate::cli::terminal::text::{HANG, width};
+use crate::cli::terminal::text::{HANG, spelled_out, width};
 use crate::cli::terminal::view::write_out;
 use crate::cli::terminal::wrap::wrapped;
 
@@ -60,7 +60,7 @@ impl Check {
 
     /// In columns, or on a narrow terminal with what was found below its name.
     fn lines(&self, width: Option<usize>) -> String {
-        let (word, name, text) = (self.word(), self.name, self.text());
+        let (word, name, text) = (self.word(), self.name, spelled_out(self.text()));
         if width.is_some_and(|width| width < NARROW) {
             return wrapped(&format!("{word:<8} {name}\n  {text}\n"), HANG, width);
         }

@@ -22,7 +22,7 @@ use crate::cli::folders::here;
 use crate::cli::house::{from_config, open_house};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, Followed, SessionHome, Watch, parked_reason};
-use crate::cli::terminal::output::OutputArgs;
+use crate::cli::terminal::output::{Detail, OutputArgs};
 use crate::cli::terminal::signals::Interrupt;
 use crate::cli::terminal::text::{Tint, cut, error_line, one_line};
 use crate::cli::terminal::view::{Runs, View};
@@ -48,10 +48,26 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     let house = open_house(&work.from, Some(work.folder.clone())).await?;
     let done = match &session {
         Some(session) => one(&house, session, &work).await,
-        None => all(&house, &work).await,
+        None => several(&house, &work, if args.all { Reach::AllDirectories } else { Reach::Here(here()?) }).await,
     };
     house.shutdown(Duration::ZERO).await;
     done
+}
+
+/// Whose sessions are gone on with.
+enum Reach {
+    AllDirectories,
+    Here(PathBuf),
+}
+
+impl Reach {
+    /// One that has lost its directory with its first line may be of this one.
+    fn has(&self, session: &SessionSummary) -> bool {
+        match self {
+            Self::AllDirectories => true,
+            Self::Here(here) => session.cwd.as_ref().is_none_or(|cwd| cwd == here),
+        }
+    }
 }
 
 struct ResumeWork {
@@ -82,7 +98,7 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
     let mut watch = work.watch(Runs::One);
     match (&summary.status, work.accept) {
         (SessionStatus::Done, _) => {
-            error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
+            is_finished(session.as_str());
             Ok(())
         }
         (SessionStatus::Damaged { .. }, Accept::Nothing) => {
@@ -116,20 +132,44 @@ async fn one(house: &House, session: &SessionId, work: &ResumeWork) -> Result<()
             | SessionStatus::Limited { .. }
             | SessionStatus::Parked { .. },
             _,
-        ) => shown(house, &summary, watch, Wake::Asked).await.map_err(as_failure),
+        ) => match shown(house, &summary, watch, Wake::Asked).await {
+            // Another process was quicker: that is told as it is to one who comes later.
+            Err(Exit::Refused(_)) if is_anothers(house, session).await => {
+                refuse_if_not_ours(&house.session(session).await.map_err(Exit::refused)?)?;
+                is_finished(session.as_str());
+                Ok(())
+            }
+            done => done.map_err(as_failure),
+        },
     }
 }
 
-async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
+fn is_finished(session: &str) {
+    error_line("", &format!("session {session} is finished: nothing to resume"), Tint::None);
+}
+
+async fn several(house: &House, work: &ResumeWork, reach: Reach) -> Result<(), Exit> {
     let known = house.sessions().await.map_err(Exit::refused)?;
     let is_lost = |one: &&SessionSummary| {
         let unknown = SessionStatus::Damaged { last_run: LastRun::Unknown };
         one.status == unknown && one.parent.is_none() && one.held_by.is_none()
     };
-    let lost: Vec<&SessionSummary> = known.iter().filter(is_lost).collect();
-    let sessions = house.unfinished().await.map_err(Exit::refused)?;
-    if sessions.is_empty() && lost.is_empty() {
-        return nothing_to_do();
+    let lost: Vec<&SessionSummary> = known.iter().filter(is_lost).filter(|one| reach.has(one)).collect();
+    let unfinished = house.unfinished().await.map_err(Exit::refused)?;
+    let (sessions, elsewhere): (Vec<_>, Vec<_>) = unfinished.into_iter().partition(|one| reach.has(one));
+    let others = match elsewhere.len() {
+        0 => None,
+        1 => Some("1 unfinished session of another directory waits: playhouse resume --all".to_owned()),
+        count => Some(format!("{count} unfinished sessions of other directories wait: playhouse resume --all")),
+    };
+    match others {
+        Some(others) if sessions.is_empty() && lost.is_empty() => {
+            error_line("", &format!("nothing to resume here; {others}"), Tint::None);
+            return Ok(());
+        }
+        Some(others) if work.output.detail() != Detail::Quiet => error_line("", &others, Tint::Dim),
+        None if sessions.is_empty() && lost.is_empty() => return nothing_to_do(),
+        Some(_) | None => {}
     }
     let runs = if sessions.len() == 1 { Runs::One } else { Runs::Several };
     let ids: Vec<SessionId> = known.iter().map(|session| session.session_id.clone()).collect();
@@ -138,14 +178,16 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
     for summary in sessions {
         let (house, mut watch, slots) = (house.clone(), work.watch(runs), slots.clone());
         let short = short_id(&summary.session_id, &ids).to_owned();
-        if runs == Runs::Several {
-            watch.view.label(&short);
-        }
+        let label = match runs {
+            Runs::Several => format!("[{short}] "),
+            Runs::One => String::new(),
+        };
+        watch.view.label(label.clone());
         tasks.spawn(async move {
             // The semaphore is never closed, so there always is one.
             watch.slot = slots.acquire_owned().await.ok();
             if watch.interrupt.is_asked() {
-                return Ok(());
+                return (label, Ok(()));
             }
             let (session, prompt) = (&summary.session_id, summary.first_prompt.as_deref().unwrap_or_default());
             let prompt = cut(&one_line(prompt), 60);
@@ -156,26 +198,32 @@ async fn all(house: &House, work: &ResumeWork) -> Result<(), Exit> {
             if let Some(agent) = &summary.agent_id {
                 house.dismiss(agent).await;
             }
-            match done {
+            let done = match done {
                 Err(Exit::Refused(_)) if is_anothers(&house, session).await => {
-                    error_line("", &format!("session {short} is another process's now"), Tint::Dim);
+                    error_line(&label, &format!("session {short} is another process's now"), Tint::Dim);
                     Ok(())
                 }
                 done => done.map_err(as_failure),
-            }
+            };
+            (label, done)
         });
     }
     let mut worst = Ok(());
     for summary in lost {
-        worst = worse(worst, Err(Exit::Failed(damaged::advice(summary, &work.kept).unwrap_or_default())));
+        let label = match runs {
+            Runs::Several => format!("[{}] ", short_id(&summary.session_id, &ids)),
+            Runs::One => String::new(),
+        };
+        worst = worse(worst, &label, Err(Exit::Failed(damaged::advice(summary, &work.kept).unwrap_or_default())));
     }
     while let Some(done) = tasks.join_next().await {
-        let done = done.unwrap_or_else(|error| Err(Exit::Failed(format!("a session was lost: {error}"))));
-        worst = worse(worst, done);
+        let lost = |error| (String::new(), Err(Exit::Failed(format!("a session was lost: {error}"))));
+        let (label, done) = done.unwrap_or_else(lost);
+        worst = worse(worst, &label, done);
     }
     if work.interrupt.is_asked() {
         let left = "interrupted; go on with what was begun by naming it (playhouse resume SESSION), with the rest by: playhouse resume";
-        worst = worse(worst, Err(Exit::Interrupted(left.to_owned())));
+        worst = worse(worst, "", Err(Exit::Interrupted(left.to_owned())));
     }
     worst
 }
@@ -194,9 +242,9 @@ async fn shown(house: &House, summary: &SessionSummary, mut watch: Watch, wake: 
 }
 
 /// Says what went wrong with a session, and keeps the worst of all: no reader, then failures, then limits.
-fn worse(so_far: Result<(), Exit>, next: Result<(), Exit>) -> Result<(), Exit> {
+fn worse(so_far: Result<(), Exit>, label: &str, next: Result<(), Exit>) -> Result<(), Exit> {
     let Err(exit) = next else { return so_far };
-    exit.tell();
+    exit.tell_of(label);
     let rank = |code: u8| match code {
         128.. => 3,
         1 | 2 => 2,

@@ -162,7 +162,7 @@ impl RunRequest {
                 )));
             }
         }
-        self.from.check(settings).await.map_err(Exit::refused)?;
+        self.from.check_prompt(settings, self.said.message(0)).await.map_err(Exit::refused)?;
         self.tell_what_still_reasons(settings);
         Ok(())
     }

@@ -52,16 +52,13 @@ impl SessionHome {
         }
     }
 
-    /// How a conversation goes on.
+    /// How a run that ended without an answer is gone on with.
     fn again(&self, session: &SessionId) -> String {
         let session = self.short(session);
         match self {
             Self::InMemory => "its session was only in memory".to_owned(),
             Self::ByDefault(_) | Self::Under(_) => {
-                format!(
-                    "session {session} is saved, go on with: playhouse run --session {session}{} PROMPT",
-                    self.flag()
-                )
+                format!("session {session} is saved, go on with: playhouse resume {session}{}", self.flag())
             }
         }
     }

@@ -1,14 +1,14 @@
-//! How a run is printed: the flags for it, the document of `--output json`, the file of `--last-message`.
+//! How a run is printed: the flags for it, and the document of `--output json`.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use playhouse::agent::RunReport;
-use playhouse::protocol::{Message, Outcome, SessionId, StopReason};
+use playhouse::protocol::{FailureKind, Message, Outcome, SessionId, StopReason};
 use serde_json::{Value, json};
 
 use crate::cli::exit::Exit;
+use crate::cli::terminal::last_message;
 use crate::cli::terminal::totals::Totals;
 
 /// What goes to stdout.
@@ -48,7 +48,7 @@ pub struct OutputArgs {
     /// Print all of what tools print and of what the model thinks
     #[arg(long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Write the last message to this file too, unless the run fails
+    /// Write the last message to this file too, unless the run fails; a device or a pipe is written to as it is
     #[arg(long, value_name = "FILE")]
     last_message: Option<PathBuf>,
     /// Exit with 4 if the answer is cut off by its length, a refusal, or empty
@@ -73,10 +73,16 @@ impl OutputArgs {
     pub fn check(&self) -> Result<(), Exit> {
         let Some(path) = &self.last_message else { return Ok(()) };
         let refuse = |why: &str| Exit::Refused(format!("--last-message {}: {why}", path.display()));
+        if path == Path::new("-") {
+            return Err(refuse(
+                "the answer goes to stdout by itself: leave the flag out, or name a file (./- for `-`)",
+            ));
+        }
         if path.is_dir() {
             return Err(refuse("this is a directory: name a file"));
         }
-        if !folder_of(path).is_dir() {
+        let place = last_message::behind_links(path).map_err(|error| refuse(&error.to_string()))?;
+        if !last_message::folder_of(&place).is_dir() {
             return Err(refuse("there is no such directory: make it first"));
         }
         Ok(())
@@ -91,44 +97,22 @@ impl OutputArgs {
         Err(Exit::Refused(text.to_owned()))
     }
 
-    /// What an incomplete answer means for the program.
-    pub fn judged(&self, incomplete: Option<Incomplete>) -> Result<(), Exit> {
-        match incomplete {
-            Some(incomplete) if self.fail_incomplete => Err(Exit::Incomplete(incomplete.to_string())),
-            Some(_) | None => Ok(()),
+    /// What an incomplete answer means for the program; `done` is what the end of the run means otherwise.
+    pub fn judged(&self, done: Result<(), Exit>, incomplete: Option<Incomplete>) -> Result<(), Exit> {
+        match (done, incomplete) {
+            (Ok(()), Some(incomplete)) if self.fail_incomplete => Err(Exit::Incomplete(incomplete.to_string())),
+            (Err(Exit::Failed(text)), Some(Incomplete::Empty)) if self.fail_incomplete => Err(Exit::Incomplete(text)),
+            (done, _) => done,
         }
     }
 
     /// Writes the last message where it was asked for: all of it, or nothing.
     pub fn keep(&self, answer: &str) -> Result<(), Exit> {
         let Some(path) = &self.last_message else { return Ok(()) };
-        write_whole(path, answer).map_err(|error| {
+        last_message::write(path, &closed(answer)).map_err(|error| {
             Exit::Failed(format!("the last message could not be written to {}: {error}", path.display()))
         })
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-fn write_whole(path: &Path, answer: &str) -> io::Result<()> {
-    let text = closed(answer);
-    // Where a link leads is written, not the link; a device or a pipe is no file that could be replaced.
-    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if place.exists() && !place.is_file() {
-        return std::fs::OpenOptions::new().write(true).open(&place)?.write_all(text.as_bytes());
-    }
-    let mut file = tempfile::Builder::new();
-    file.prefix(".playhouse-");
-    #[cfg(unix)]
-    // What the user's mask takes away is taken away, as from any file.
-    file.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = file.tempfile_in(folder_of(&place))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(&place)?;
-    Ok(())
 }
 
 /// The text with a line break at its end.
@@ -146,7 +130,7 @@ pub enum Incomplete {
 }
 
 impl Incomplete {
-    /// What is missing in a run's answer; `None` if it is whole, or if there is none.
+    /// What is missing in a run's answer; `None` if it is whole, or if the run failed for another reason.
     pub fn of(report: &RunReport) -> Option<Self> {
         let spoken = report.messages.iter().rev().filter_map(|message| message.llm());
         let refusal =
@@ -155,6 +139,7 @@ impl Incomplete {
             Outcome::Length => Some(Self::Length),
             Outcome::Stop if spoken.take(1).any(refusal) => Some(Self::Refusal),
             Outcome::Stop if report.text().trim().is_empty() => Some(Self::Empty),
+            Outcome::Error { .. } if report.failure == Some(FailureKind::Empty) => Some(Self::Empty),
             Outcome::Stop
             | Outcome::Error { .. }
             | Outcome::Aborted
@@ -194,7 +179,7 @@ pub fn document(session: &SessionId, report: Option<&RunReport>, totals: &Totals
         "session_id": session,
         "answer": report_ok.map(RunReport::text),
         "outcome": report.map(|report| &report.outcome),
-        "incomplete": report_ok.and_then(Incomplete::of).map(Incomplete::name),
+        "incomplete": report.and_then(Incomplete::of).map(Incomplete::name),
         "error": error,
         "exit_code": code,
     });
@@ -202,24 +187,4 @@ pub fn document(session: &SessionId, report: Option<&RunReport>, totals: &Totals
         fields.extend(counted);
     }
     format!("{document}\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn a_file_is_replaced_and_a_link_stays_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("a"), folder.path().join("b"));
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        std::fs::write(&file, "old").unwrap();
-        write_whole(&link, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new\n");
-        assert!(link.is_symlink());
-        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
-        assert_ne!(mode & 0o200, 0, "{mode:o}");
-        assert!(write_whole(&folder.path().join("no/such"), "x").is_err());
-    }
 }

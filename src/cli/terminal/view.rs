@@ -127,9 +127,9 @@ impl View {
         }
     }
 
-    /// Says with every line beside the text whose it is.
-    pub fn label(&mut self, session: &str) {
-        self.label = format!("[{session}] ");
+    /// Says with every line beside the text whose it is; empty where there is one run.
+    pub fn label(&mut self, label: String) {
+        self.label = label;
     }
 
     /// Shows an event. After an error nothing more is written.

@@ -67,7 +67,7 @@ impl AgentHandle {
 
     async fn answer(&self, text: &str, form: &Form) -> Result<String, StructuredError> {
         match self.prompt_for(text, form.format.clone()).await {
-            Ok(report) if report.outcome == Outcome::Stop => Ok(report.text()),
+            Ok(report) if report.outcome == Outcome::Stop => Ok(report.shown()),
             Ok(report) | Err(HandleError::Failed(report)) => Err(StructuredError::NoAnswer(report)),
             Err(error) => Err(error.into()),
         }

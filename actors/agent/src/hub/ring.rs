@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use jiff::Timestamp;
 use playhouse_protocol::{AgentEvent, AgentId, Content, Event, EventId, SessionId, StreamDelta, lock};
 
-/// How many bytes of pieces and partial results a ring holds. Whoever is that far behind reads the whole message when
-/// it ends.
+/// How many bytes of pieces and partial results a ring holds, beside a first one that alone has more. Whoever is that far
+/// behind reads the whole message when it ends.
 const FLEETING: usize = 256 * 1024;
 /// How far back a piece looks for the piece it joins: others' events may lie between.
 const LOOK_BACK: usize = 32;
@@ -23,6 +23,8 @@ struct Held {
     events: VecDeque<Arc<Event>>,
     /// The bytes of those that no journal holds.
     fleeting: usize,
+    /// How many of them there may be: a reader that had read everything gets the next piece, however large.
+    room: usize,
     /// What the reader knows of each session.
     tracks: HashMap<SessionId, Track>,
     /// Sessions whose reader is to be told that it lags.
@@ -50,6 +52,10 @@ impl Ring {
     pub fn push(&self, event: &Arc<Event>) {
         let reader = {
             let mut held = self.held();
+            if held.fleeting == 0 {
+                let weight = weight(&event.event);
+                held.room = if weight > FLEETING { FLEETING + weight } else { FLEETING };
+            }
             if !held.join(event) {
                 held.fleeting += weight(&event.event);
                 held.events.push_back(event.clone());
@@ -57,7 +63,7 @@ impl Ring {
             if held.events.len() > self.capacity {
                 held.give_way(self.capacity);
             }
-            while held.fleeting > FLEETING && held.drop_fleeting(self.capacity) {}
+            while held.fleeting > held.room && held.drop_fleeting(self.capacity) {}
             held.reader.take()
         };
         if let Some(reader) = reader {

@@ -143,3 +143,23 @@ fn even_what_closes_has_a_bound_and_so_has_what_is_known_of_sessions() {
         .sum();
     assert_eq!(missed, 997);
 }
+
+#[test]
+fn a_piece_larger_than_the_ring_reaches_a_reader_that_keeps_up() {
+    let ring = Ring::new(16);
+    let large = "x".repeat(4 * FLEETING);
+    for n in 0..3 {
+        ring.push(&turn(4 * n));
+        ring.push(&piece(4 * n + 1, &large));
+        // The reader is on its way, and more comes.
+        ring.push(&piece(4 * n + 2, "y"));
+        ring.push(&end(4 * n + 3));
+        assert_eq!(rest(&ring), [turn(4 * n), piece(4 * n + 2, &format!("{large}y")), end(4 * n + 3)]);
+    }
+    // One that stands still costs no more than that.
+    for n in 100..200 {
+        ring.push(&piece(n, &large));
+        assert!(ring.held().fleeting <= FLEETING + large.len());
+    }
+    assert!(rest(&ring).iter().any(|event| matches!(event.event, AgentEvent::Lagged { .. })));
+}

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use playhouse_protocol::{ProviderError, StreamEvent};
+use playhouse_protocol::{ProviderError, StreamEvent, Wordless};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -225,7 +225,7 @@ impl Reply {
             let details = ending.stop_details.and_then(|details| read::<StopDetails<'_>>(details).ok());
             let category = details.and_then(|details| details.category);
             let category = category.map(|category| format!(", {}", category.0)).unwrap_or_default();
-            let text = format!("[The model declined to answer: {}{category}]", reason.0);
+            let text = Wordless::Declined.stand_in(&format!("{}{category}", reason.0));
             let at = self.draft.open(Block::Text(text), emit)?;
             self.texts.push(at);
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use playhouse_protocol::{ProviderError, StreamEvent, Usage};
+use playhouse_protocol::{ProviderError, StreamEvent, Usage, Wordless};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -370,17 +370,13 @@ impl Reply {
     fn stop(&mut self, reason: &str, emit: &mut dyn FnMut(StreamEvent)) -> Result<(), ProviderError> {
         let (ended, silence) = match reason {
             "max_tokens" | "model_context_window_exceeded" => (Stopped::Length, None),
-            "guardrail_intervened" | "content_filtered" | "refusal" => {
-                (Stopped::CutShort, Some("The model declined to answer"))
-            }
-            "malformed_model_output" | "malformed_tool_use" => {
-                (Stopped::CutShort, Some("The model's answer was no use"))
-            }
+            "guardrail_intervened" | "content_filtered" | "refusal" => (Stopped::CutShort, Some(Wordless::Declined)),
+            "malformed_model_output" | "malformed_tool_use" => (Stopped::CutShort, Some(Wordless::NoUse)),
             _ => (Stopped::Whole, None),
         };
         let says_nothing = !self.draft.has_calls() && !self.says_text();
         if let Some(silence) = silence.filter(|_| says_nothing) {
-            let place = self.draft.open(Block::Text(format!("[{silence}: {reason}]")), emit)?;
+            let place = self.draft.open(Block::Text(silence.stand_in(reason)), emit)?;
             self.texts.push(place);
         }
         self.ended = Some(ended);

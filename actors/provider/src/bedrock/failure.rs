@@ -42,17 +42,16 @@ pub(super) fn over_http(
     let as_status = || ProviderError::classify(status, body, retry_after);
     match (kind(&name), status) {
         (FailureKind::Busy, _) => match ProviderError::classify(429, body, retry_after) {
-            ProviderError::RateLimited { retry_after_ms, .. } => ProviderError::RateLimited {
-                message: format!("HTTP {status}: {name}: {}", excerpt(&said(body), 500)),
-                retry_after_ms,
-            },
+            ProviderError::RateLimited { retry_after_ms, .. } => {
+                ProviderError::RateLimited { message: told(status, &name, &excerpt(&said(body), 500)), retry_after_ms }
+            }
             other => other,
         },
         (FailureKind::Auth, _) | (_, 401 | 403) => {
             ProviderError::Auth { message: refused(status, headers, &name, body, now) }
         }
         (FailureKind::Passing | FailureKind::Broken, _) => {
-            ProviderError::Network { message: format!("HTTP {status}: {name}: {}", excerpt(&said(body), 500)) }
+            ProviderError::Network { message: told(status, &name, &excerpt(&said(body), 500)) }
         }
         (FailureKind::Refused | FailureKind::Unknown, _) => as_status(),
     }
@@ -122,10 +121,16 @@ fn said(body: &str) -> String {
     }
 }
 
+/// The status, the service's name for the error, and its words, as far as there are any.
+fn told(status: u16, name: &str, words: &str) -> String {
+    let status = format!("HTTP {status}");
+    [status.as_str(), name, words].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+}
+
 /// What a refusal means, and what to do about it.
 fn refused(status: u16, headers: &HeaderMap, name: &str, body: &str, now: Timestamp) -> String {
     let words = said(body);
-    let what = format!("HTTP {status}: {name}: {}", excerpt(&words, 300));
+    let what = told(status, name, &excerpt(&words, 300));
     let lower = format!("{name} {words}").to_lowercase();
     let off = off_by(headers, now).filter(|off| off.unsigned_abs() > SKEW_SECONDS.unsigned_abs());
     if let Some(off) = off {

@@ -80,3 +80,12 @@ fn a_clock_that_is_off_is_said_by_how_much() {
     }
     assert!(auth(failed(403, "RequestTimeTooSkewed", "", "x")).contains("set the clock"));
 }
+
+#[test]
+fn an_error_without_a_name_has_no_empty_place_for_it() {
+    let body = r#"{"message": "Vendor words"}"#;
+    for status in [401, 403] {
+        let told = over_http(status, &HeaderMap::new(), body, None, now()).to_string();
+        assert!(told.contains(&format!("HTTP {status}: Vendor words")), "{told}");
+    }
+}

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 
 use playhouse_protocol::compat::{ReasoningField, ToolNames};
-use playhouse_protocol::{Content, OpenAiCompat, ProviderError, StopReason, StreamConfig, StreamEvent, Usage};
+use playhouse_protocol::{
+    Content, OpenAiCompat, ProviderError, StopReason, StreamConfig, StreamEvent, Usage, Wordless,
+};
 use serde_json::Value;
 
 use super::chunk::{Chunk, Delta, Text, ToolCallDelta};
@@ -190,7 +192,7 @@ impl SseEvents for Reply {
             && text.trim().is_empty()
             && calls.is_empty()
         {
-            text = format!("[The model declined to answer: {reason}]");
+            text = Wordless::Declined.stand_in(reason);
         }
         let stop_reason = match (finish, calls.is_empty()) {
             (Finish::Length, _) => StopReason::Length,

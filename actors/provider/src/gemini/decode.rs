@@ -3,7 +3,7 @@
 //! There is no terminal event of its own kind: the response is complete when a candidate gave its finish reason and the
 //! body has ended. What the call consumed may come with that reason or after it.
 
-use playhouse_protocol::{Content, ProviderError, StreamEvent};
+use playhouse_protocol::{Content, ProviderError, StreamEvent, Wordless};
 
 use super::chunk::{Candidate, Chunk, FunctionCall, Part, UsageReport};
 use super::failure;
@@ -102,7 +102,7 @@ impl SseEvents for Reply {
         if let Reason::Declined(reason) = reason
             && response.content.iter().all(|block| matches!(block, Content::Thinking { .. }))
         {
-            response.content.push(Content::text(format!("[The model declined to answer: {}]", excerpt(&reason, 100))));
+            response.content.push(Content::text(Wordless::Declined.stand_in(&excerpt(&reason, 100))));
         }
         Ok(response)
     }

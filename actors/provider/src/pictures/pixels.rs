@@ -10,8 +10,13 @@ const LOOK: usize = 256 << 10;
 pub(super) fn longer_side(base64: &str) -> Option<u32> {
     let look = base64.len().min(LOOK) / 4 * 4;
     let bytes = STANDARD.decode(base64.get(..look)?).ok()?;
-    let (width, height) = png(&bytes).or_else(|| gif(&bytes)).or_else(|| webp(&bytes)).or_else(|| jpeg(&bytes))?;
+    let (width, height) = size(&bytes)?;
     Some(width.max(height))
+}
+
+/// Width and height in pixels.
+pub(super) fn size(bytes: &[u8]) -> Option<(u32, u32)> {
+    png(bytes).or_else(|| gif(bytes)).or_else(|| webp(bytes)).or_else(|| jpeg(bytes))
 }
 
 /// The first chunk of a PNG says it: width and height after its signature, length and name.
@@ -56,11 +61,11 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     None
 }
 
-fn big(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
+pub(super) fn big(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
     Some(bytes.get(at..at.checked_add(len)?)?.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-fn little(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
+pub(super) fn little(bytes: &[u8], at: usize, len: usize) -> Option<u32> {
     Some(bytes.get(at..at.checked_add(len)?)?.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use playhouse_protocol::{ProviderError, StreamEvent};
+use playhouse_protocol::{ProviderError, StreamEvent, Wordless};
 use serde::{Deserialize, Serialize};
 
 use super::event::{Delta, EventKind, Item, ItemEvent, Part, ResponseEvent, Summary, Text};
@@ -241,7 +241,7 @@ impl Reply {
             "max_output_tokens" | "max_tokens" => Stopped::Length,
             "content_filter" => {
                 if !self.spoke && !self.draft.has_calls() {
-                    let note = "[The model declined to answer: content_filter]".to_owned();
+                    let note = Wordless::Declined.stand_in("content_filter");
                     self.draft.open(Block::Text(note), emit)?;
                 }
                 Stopped::CutShort

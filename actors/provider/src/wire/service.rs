@@ -354,10 +354,15 @@ impl Service {
         }
     }
 
-    async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+    /// The request, unless it is known that the service would not take it.
+    fn checked(&self, config: &StreamConfig) -> Result<HttpRequest, ProviderError> {
         thinking::check(config)?;
         pictures::check(config)?;
-        let request = self.protocol.request(config, &self.transcripts)?;
+        self.protocol.request(config, &self.transcripts)
+    }
+
+    async fn attempt(&self, config: &StreamConfig, tx: &StreamSink) -> Result<Message, ProviderError> {
+        let request = self.checked(config)?;
         let first_until = Instant::now() + self.options.deadlines.first_event;
         let mut body = self.request(request, first_until, &config.model_config).await?;
         let mut decoder = self.protocol.decoder(config, self.options.limits);
@@ -407,6 +412,10 @@ impl StreamProvider for Service {
             }),
         };
         result.map_err(|error| redact_error(error, |text| self.redact(text)))
+    }
+
+    fn check(&self, config: &StreamConfig) -> Result<(), ProviderError> {
+        self.checked(config).map(drop)
     }
 
     async fn count_tokens(&self, config: &StreamConfig) -> Result<Option<u64>, ProviderError> {

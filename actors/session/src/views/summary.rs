@@ -230,7 +230,9 @@ impl Fold {
             (Outcome::Error { message }, Some(FailureKind::Unreachable)) => {
                 Some(SessionStatus::Unfinished { unreachable: Some(message.clone()) })
             }
-            (Outcome::Error { message }, None) => Some(SessionStatus::Failed { message: message.clone() }),
+            (Outcome::Error { message }, Some(FailureKind::Empty) | None) => {
+                Some(SessionStatus::Failed { message: message.clone() })
+            }
             (Outcome::Rejected { .. } | Outcome::Halted { .. }, _) => {
                 Some(SessionStatus::Failed { message: outcome.to_string() })
             }

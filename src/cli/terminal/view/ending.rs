@@ -19,9 +19,9 @@ impl View {
         let ended_line = if self.broken.is_some() { Ok(()) } else { self.end_line() };
         let ended = self.ended.take().filter(|_| !matches!(done, Err(Exit::Refused(_))));
         let report = ended.as_ref().and_then(|ended| ended.report.as_deref()).filter(|_| done.is_ok());
-        let incomplete = report.and_then(Incomplete::of);
+        let incomplete = ended.as_ref().and_then(|ended| Incomplete::of(ended.report.as_deref()?));
         let done = done.and_then(|()| ended_line.map_err(|error| unwritten(&error)));
-        let done = done.and_then(|()| self.output.judged(incomplete));
+        let done = self.output.judged(done, incomplete);
         if !self.label.is_empty() && report.is_some_and(|report| !report.text().is_empty()) {
             self.note(Tint::Dim, "answers:");
         }
@@ -43,7 +43,7 @@ impl View {
             None => self.narrate_held(),
         }
         if let (Some(incomplete), Ok(())) = (incomplete, &done) {
-            self.warn(&format!("note: {incomplete}"));
+            self.note(Tint::Red, &format!("note: {incomplete}"));
         }
         done?;
         written.map_err(|error| unwritten(&error))

@@ -3,7 +3,9 @@
 use std::io;
 
 use playhouse::protocol::entry::BlockStage;
-use playhouse::protocol::{AgentEvent, Event, Message, StopReason, StreamDelta, ToolResult, mask_patterns};
+use playhouse::protocol::{
+    AgentEvent, Event, Message, StopReason, StreamDelta, ToolResult, is_stand_in, mask_patterns,
+};
 use playhouse::tools::summary;
 use serde_json::Value;
 
@@ -26,6 +28,8 @@ impl View {
                 if self.sub_agents.of(event).is_some() => {}
             AgentEvent::ModelRequestStart { .. } => self.wait_for("waiting for the model"),
             AgentEvent::MessageUpdate { message_id, delta } => match delta {
+                // No model said it, and how the message ended is said when the run is over.
+                StreamDelta::Text { delta } if is_stand_in(delta) => {}
                 StreamDelta::Text { delta } => match self.flow {
                     Flow::Streams => {
                         if self.open.as_ref() != Some(message_id) {
@@ -51,7 +55,8 @@ impl View {
                         self.thought.clear();
                     }
                     self.show_thought();
-                    let text = message.llm().map(Message::text).unwrap_or_default();
+                    let text = message.llm().map(Message::words).unwrap_or_default();
+                    let calls = message.llm().is_some_and(|message| message.tool_calls().next().is_some());
                     match (self.flow, stop_reason) {
                         (Flow::Streams, StopReason::Error) if streamed => self.strike()?,
                         (_, StopReason::Error) => {}
@@ -62,13 +67,18 @@ impl View {
                             }
                             self.end_line()?;
                         }
-                        (Flow::Held, StopReason::ToolUse) => {
+                        // Its calls are told of next.
+                        (Flow::Held, _) if calls => {
                             self.narrate_held();
                             self.narrate(&text);
                         }
                         (
                             Flow::Held,
-                            StopReason::Stop | StopReason::Length | StopReason::Refusal | StopReason::Aborted,
+                            StopReason::Stop
+                            | StopReason::Length
+                            | StopReason::Refusal
+                            | StopReason::ToolUse
+                            | StopReason::Aborted,
                         ) => {
                             self.narrate_held();
                             self.held = Some(text);

@@ -100,7 +100,12 @@ impl Durable {
                     _ => {}
                 }
             }
-            EntryBody::Responded { message, .. } => self.respond(message, &entry.id),
+            EntryBody::Responded { message, failure, .. } => {
+                if let Some(run) = &mut self.run {
+                    run.failure = *failure;
+                }
+                self.respond(message, &entry.id);
+            }
             EntryBody::PermissionAsked { permission_id, tool_call_id, question } => {
                 let state = CallState::Asked { permission_id: permission_id.clone(), question: question.clone() };
                 self.set_call(tool_call_id, state);
@@ -258,6 +263,7 @@ impl Durable {
             tracker: ExecutionTracker::default(),
             usage: Usage::default(),
             turn_usage: Usage::default(),
+            failure: None,
             format,
             plan,
             aborting,
@@ -381,9 +387,9 @@ impl Durable {
     /// What the run that `entry` ends amounts to.
     fn report(&self, entry: &Entry, outcome: &Outcome) -> Option<RunReport> {
         let loop_id = entry.loop_id.clone()?;
-        let (input_id, messages, usage) = match (&self.run, &self.pending) {
-            (Some(run), _) => (run.input_id.clone(), self.record.since(&run.start).to_vec(), run.usage),
-            (None, Some(pending)) => (pending.input_id.clone(), Vec::new(), Usage::default()),
+        let (input_id, messages, usage, failure) = match (&self.run, &self.pending) {
+            (Some(run), _) => (run.input_id.clone(), self.record.since(&run.start).to_vec(), run.usage, run.failure),
+            (None, Some(pending)) => (pending.input_id.clone(), Vec::new(), Usage::default(), None),
             (None, None) => return None,
         };
         Some(RunReport {
@@ -391,6 +397,7 @@ impl Durable {
             loop_id,
             input_id,
             outcome: outcome.clone(),
+            failure,
             messages,
             usage,
         })

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use playhouse_protocol::entry::{Placed, PlannedChange};
 use playhouse_protocol::{
-    AgentMessage, Content, ContinuationKind, EffectClass, ExecutionTracker, InputId, LimitHit, LlmMessage, LoopId,
-    Message, Outcome, PermissionId, Point, Question, ResponseFormat, SessionId, StopReason, ToolCallId, ToolResult,
-    TurnId, Usage,
+    AgentMessage, Content, ContinuationKind, EffectClass, ExecutionTracker, FailureKind, InputId, LimitHit, LlmMessage,
+    LoopId, Message, Outcome, PermissionId, Point, Question, ResponseFormat, SessionId, StopReason, ToolCallId,
+    ToolResult, TurnId, Usage,
 };
 use serde_json::Value;
 
@@ -57,6 +57,8 @@ pub struct Run {
     pub usage: Usage,
     /// What the call of its last turn consumed.
     pub(in crate::machine) turn_usage: Usage,
+    /// What kind of failure its last response was, if it was one.
+    pub(in crate::machine) failure: Option<FailureKind>,
     /// The form that its answer must have.
     pub(in crate::machine) format: Option<Arc<ResponseFormat>>,
     /// The planned changes that its first turn carries out.
@@ -358,6 +360,8 @@ pub struct RunReport {
     pub input_id: InputId,
     /// Whether there is an answer, or why there is none.
     pub outcome: Outcome,
+    /// Of a run that ended with an error, what kind of failure the model's was, where that makes a difference.
+    pub failure: Option<FailureKind>,
     /// What it added to the conversation.
     pub messages: Vec<Arc<AgentMessage>>,
     /// What all of its calls consumed together.
@@ -372,15 +376,19 @@ impl RunReport {
         said.into_iter().find(|text| !text.trim().is_empty())
     }
 
-    /// The text of the model's last message, empty when there is none.
+    /// What the model said in its last message, empty when there is none.
     pub fn text(&self) -> String {
-        self.messages
-            .iter()
-            .rev()
-            .filter_map(|message| message.llm())
-            .find(|message| matches!(message, Message::Assistant { .. }))
-            .map(Message::text)
-            .unwrap_or_default()
+        self.last_message().map(Message::words).unwrap_or_default()
+    }
+
+    /// The same as it stands in the conversation, where something stands in for a refusal without words.
+    pub(crate) fn shown(&self) -> String {
+        self.last_message().map(Message::text).unwrap_or_default()
+    }
+
+    fn last_message(&self) -> Option<&Message> {
+        let mut messages = self.messages.iter().rev().filter_map(|message| message.llm());
+        messages.find(|message| matches!(message, Message::Assistant { .. }))
     }
 }
 
