@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-pub use playhouse_protocol::edit_distance;
 
 /// The first `max` characters of `text`, with a mark if there were more.
 pub(crate) fn cut(text: &str, max: usize) -> String {
