@@ -1,19 +1,25 @@
-//! A tool of your own in a few lines: an `async fn` with a doc comment. `cargo run --example typed_tool`
+//! A tool of your own in a few lines: an `async fn` with a doc comment, and a value of the program's own that it works
+//! with. `cargo run --example typed_tool`
+
+use std::collections::HashMap;
 
 use playhouse::prelude::*;
 
+/// What the tool works with, as a pool of connections to a database would be.
+struct Stations(HashMap<&'static str, i32>);
+
 /// Says how warm it is in a city, in degrees Celsius.
 #[tool(read_only)]
-async fn temperature(city: String, day: Option<String>) -> Result<String, String> {
-    match city.as_str() {
-        "Rome" => Ok(format!("{}: 24 °C", day.unwrap_or("today".to_owned()))),
-        other => Err(format!("there is no weather station in {other}; try Rome")),
+async fn temperature(State(stations): State<Stations>, city: String, day: Option<String>) -> Result<String, String> {
+    match stations.0.get(city.as_str()) {
+        Some(degrees) => Ok(format!("{}: {degrees} °C", day.unwrap_or("today".to_owned()))),
+        None => Err(format!("there is no weather station in {city}; try Rome")),
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let house = House::in_memory().await?;
+    let house = House::builder().state(Stations(HashMap::from([("Rome", 24)]))).open().await?;
     let model = Scripted::new([
         Step::text("").tool_call("temperature", json!({"town": "Rome"})),
         Step::text("").tool_call("temperature", json!({"city": "Atlantis"})),

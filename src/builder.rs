@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use playhouse_agent::{
-    AgentHandle, Approvals, Definition, Hooks, Origin, PermissionPolicy, SubAgentTool, new_session_id,
+    AgentHandle, Approvals, Definition, Hooks, MissingState, Origin, PermissionPolicy, SubAgentTool, new_session_id,
 };
 use playhouse_protocol::InvalidAgentId;
 use playhouse_protocol::entry::{Opened, Settings, Wake};
@@ -32,6 +32,9 @@ pub enum SpawnError {
     /// A sub-agent has a tool's name.
     #[error("`{0}` is the name of a tool and of a sub-agent: rename one")]
     NameTaken(String),
+    /// A tool takes a state that nobody gave.
+    #[error(transparent)]
+    State(#[from] MissingState),
     /// There is no model.
     #[error("the agent has no model: give it one with `model` or `provider_override`")]
     NoModel,
@@ -274,8 +277,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Everything at once that is not a value: tools, sub-agents, hooks, approvals, provider. Agents that are given
-    /// the same one share it.
+    /// Everything at once that is not a value: tools, their states, sub-agents, hooks, approvals, provider. Agents that
+    /// are given the same one share it.
     pub fn definition(mut self, definition: impl Into<Arc<Definition>>) -> Self {
         self.definition = definition.into();
         self.code = Code::Definition;
@@ -298,6 +301,16 @@ impl AgentBuilder {
     /// More tools, beside those that it has.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Gives its tools, and those of its sub-agents, a value of the program's own: they take it as
+    /// [`State<T>`](playhouse_protocol::State). It counts before one of the same type that
+    /// [the house](crate::HouseBuilder::state) has, and is in no journal: a session that another process resumes has what
+    /// its house and its kind give.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        let definition = self.definition_mut();
+        definition.states = std::mem::take(&mut definition.states).with(value);
         self
     }
 
@@ -476,6 +489,7 @@ impl AgentBuilder {
         if let Some(sub) = self.definition.sub_agents.iter().find(|sub| tools.get(sub.name()).is_some()) {
             return Err(SpawnError::NameTaken(sub.name().to_owned()));
         }
+        self.house.check_states(&self.definition)?;
         self.name_tools();
         let agent_id = match self.agent_id {
             Some(id) => id.checked()?,
@@ -507,6 +521,7 @@ impl AgentBuilder {
         };
         Ok(Definition {
             tools: made.tools,
+            states: own.states.over(&made.states),
             sub_agents: [made.sub_agents, own.sub_agents].concat(),
             hooks,
             approvals,

@@ -64,7 +64,7 @@ pub mod prelude {
     pub use crate::protocol::{
         AgentEvent, AgentMessage, Content, ContinuationKind, Durability, EffectClass, Event, ExecutionLimits, Level,
         Message, Mode, ModelConfig, Outcome, PermissionDecision, PermissionMode, QueueMode, Restrictions, RetryConfig,
-        Ruling, SandboxBounds, SandboxMode, Secret, StreamDelta, Subject, ToolContext, ToolError,
+        Ruling, SandboxBounds, SandboxMode, Secret, State, StreamDelta, Subject, ToolContext, ToolError,
         ToolExecutionStrategy, ToolResult, Usage,
     };
     pub use crate::provider::{Scripted, Step, StreamProvider};
@@ -74,7 +74,10 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// The programs in the README are compiled with the doc tests.
+/// The programs in the README and the overview are compiled with the doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+#[cfg(doctest)]
+#[doc = include_str!("../docs/overview.md")]
+mod overview {}

@@ -41,6 +41,9 @@
 ///   as may what has `#[serde(default)]`; `#[schemars(range(min = 1))]` and the like narrow the schema. Calls that don't
 ///   fit never reach the function.
 /// - **The context**: a parameter of type `ToolContext` or `&ToolContext` is no argument of the call.
+/// - **A state**: a parameter of type `State<T>` is no argument either, but a value of the program's own, such as a pool of
+///   connections: `State(pool): State<Pool>`. It is what [`HouseBuilder::state`](crate::HouseBuilder::state) or
+///   [`AgentBuilder::state`](crate::AgentBuilder::state) was called with; without it the agent does not start.
 /// - **The answer**: text is given to the model as it is, a [`ToolResult`](crate::protocol::ToolResult) too, `()` as
 ///   `done`, and whatever else has `Serialize` as JSON.
 /// - **Errors**: in a `Result`, a [`ToolError`](crate::protocol::ToolError) is passed on; of any other error the model
@@ -49,7 +52,7 @@
 ///   [`EffectClass`](crate::protocol::EffectClass)); `timeout_secs = 5`; `ask = "send a letter"`, what a person is asked
 ///   to allow first; `crate = "…"`, where `playhouse` is found if it has another name.
 ///
-/// **Methods** are tools that hold something, such as a pool of connections to a database. `#[tool]` stands above the
+/// **Methods** are tools that hold something, when the program makes it together with them. `#[tool]` stands above the
 /// whole `impl` block, and above each `async fn` with `&self` that is to be one; the type then has `tools()`, whose tools
 /// share the value:
 ///
@@ -74,6 +77,24 @@
 /// }
 /// ```
 ///
+/// Both may take a `State<T>`:
+///
+/// ```
+/// use playhouse::prelude::*;
+///
+/// struct Customers(Vec<String>); // a pool, in earnest
+///
+/// /// Says how many customers there are.
+/// #[tool(read_only)]
+/// async fn how_many(customers: State<Customers>) -> usize {
+///     customers.0.0.len()
+/// }
+///
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// assert_eq!(how_many::call(State::new(Customers(vec!["Ann".to_owned()]))).await, 1);
+/// # });
+/// ```
+///
 /// What cannot be a tool does not compile:
 ///
 /// ```compile_fail
@@ -92,7 +113,7 @@ pub mod private {
     use std::fmt::Display;
 
     pub use async_trait::async_trait;
-    pub use playhouse_protocol::{EffectClass, ToolContext, ToolError, ToolResult};
+    pub use playhouse_protocol::{EffectClass, State, StateType, ToolContext, ToolError, ToolResult};
     pub use playhouse_tools::Tool;
     use schemars::generate::SchemaSettings;
     use schemars::transform::RecursiveTransform;

@@ -153,6 +153,7 @@ fn context() -> ToolContext {
         effect: EffectClass::Read,
         reconcile: false,
         cancel: Cancel::new(),
+        states: Default::default(),
         on_update: None,
         on_progress: None,
     }

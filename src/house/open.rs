@@ -11,7 +11,7 @@ use playhouse_agent::approvals::{APPROVALS, start};
 use playhouse_agent::services::{Journals, LastingRules, Outside, ToolServices};
 use playhouse_agent::{Definition, RuleBook, Services};
 use playhouse_protocol::entry::Settings;
-use playhouse_protocol::{NodeId, Secret};
+use playhouse_protocol::{NodeId, Secret, States};
 use playhouse_provider::{
     Answers, ConnectionRules, HttpTransport, RecordError, Recorder, Replayer, ServiceOptions, StreamProvider,
     Transport, Wiring,
@@ -75,6 +75,7 @@ pub struct HouseBuilder {
     options: FileOptions,
     kinds: Vec<(String, KindFn)>,
     outside: Outside,
+    states: States,
     sandbox: SandboxRules,
     recordings: Recordings,
     rules: Rules,
@@ -134,6 +135,44 @@ impl HouseBuilder {
         W: Future<Output = Result<Definition, String>> + Send + 'static,
     {
         self.kinds.push((name.into(), Arc::new(move |settings| Box::pin(make(settings)))));
+        self
+    }
+
+    /// Gives the tools of every agent a value of the program's own, such as a pool of connections to a database: a tool
+    /// takes it as [`State<T>`](playhouse_protocol::State). There is one of each type; an agent's own counts before it. A
+    /// session that is resumed finds the states of the house that resumes it: no journal holds them.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use playhouse::prelude::*;
+    ///
+    /// struct Pool {
+    ///     customers: Vec<String>, // connections, in earnest
+    /// }
+    ///
+    /// /// Finds a customer by number.
+    /// #[tool(read_only)]
+    /// async fn look_up(State(pool): State<Pool>, number: usize) -> Option<String> {
+    ///     pool.customers.get(number).cloned()
+    /// }
+    ///
+    /// let house = House::builder().state(Pool { customers: vec!["Ann".to_owned()] }).open().await?;
+    /// let model = Scripted::new([Step::text("").tool_call("look_up", json!({"number": 0})), Step::text("It is Ann.")]);
+    /// let agent = house.agent().provider_override(model).tool(look_up).spawn().await?;
+    /// let output = agent.prompt("Who is number 0?").await?;
+    /// assert_eq!(output.messages[2].llm().map(Message::text).as_deref(), Some("Ann"));
+    ///
+    /// // Without the house's state the agent would not start.
+    /// let elsewhere = House::in_memory().await?;
+    /// let error = elsewhere.agent().provider_override(Scripted::new([])).tool(look_up).spawn().await.unwrap_err();
+    /// assert!(error.to_string().starts_with("the tool `look_up` takes `State<"), "{error}");
+    /// # house.shutdown(std::time::Duration::ZERO).await;
+    /// # elsewhere.shutdown(std::time::Duration::ZERO).await;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states = self.states.with(value);
         self
     }
 
@@ -240,7 +279,12 @@ impl HouseBuilder {
             tree.clone(),
             Journals::new(SHARDS, Reader::new(store.clone(), memory.clone())),
             (providers.clone(), self.outside),
-            ToolServices { runtime: ToolRuntime::new(node.as_str()), outputs, sandbox: Arc::new(self.sandbox) },
+            ToolServices {
+                runtime: ToolRuntime::new(node.as_str()),
+                outputs,
+                states: self.states,
+                sandbox: Arc::new(self.sandbox),
+            },
             LastingRules::new(rules, self.book),
         ));
         let house: Arc<OnceLock<Weak<HouseParts>>> = Arc::default();

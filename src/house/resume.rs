@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use playhouse_agent::services::with_key;
-use playhouse_agent::{AgentHandle, Definition, Occupant, Origin};
+use playhouse_agent::{AgentHandle, Definition, MissingState, Occupant, Origin};
 use playhouse_protocol::entry::{Opened, Settings, Wake};
 use playhouse_protocol::{Entry, EntryBody, Seq, SessionId};
 use playhouse_session::{Branch, Damage, SessionSummary, StoreError, fold_chain};
@@ -154,14 +154,15 @@ impl House {
         .await
     }
 
-    /// The session's code, when everything is there that it takes to go on: its kind, its model, its key.
+    /// The session's code, when everything is there that it takes to go on: its kind, its tools' states, its model, its key.
     async fn parts(&self, session: &SessionId, settings: &Arc<Settings>) -> Result<Definition, ResumeError> {
         let definition = self.definition(session, settings).await?;
+        let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
+        self.check_states(&definition).map_err(|error| missing(error.to_string()))?;
         if definition.provider_override.is_some() {
             return Ok(definition);
         }
         let (model, outside) = (with_key(settings.model.clone()), self.0.services.connections.outside.clone());
-        let missing = |reason: String| ResumeError::MissingPart { session: session.clone(), reason };
         match self.0.services.threads.run(move || outside.provider(&model).map(drop)).await {
             Ok(Ok(())) => Ok(definition),
             Ok(Err(error)) => Err(missing(error.to_string())),
@@ -180,6 +181,11 @@ impl House {
     pub(crate) fn made_of_kind(&self, settings: &Arc<Settings>) -> Option<Making> {
         let make = self.0.kinds.get(&settings.kind).map(|make| make.value().clone())?;
         Some(make(settings.clone()))
+    }
+
+    /// Refuses an agent whose tools take states that neither it nor the house has.
+    pub(crate) fn check_states(&self, definition: &Definition) -> Result<(), MissingState> {
+        definition.check_states(&self.0.services.tools.states)
     }
 
     /// The kinds that are registered.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use playhouse_protocol::entry::BlockStage;
-use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolCallId, ToolDefinition, ToolError, ToolResult};
+use playhouse_protocol::{
+    Access, EffectClass, Level, States, Subject, ToolCallId, ToolDefinition, ToolError, ToolResult,
+};
 use playhouse_provider::StreamProvider;
 use playhouse_tools::policy::{Facts, LiveRules, SessionPolicy, level_here};
 use playhouse_tools::{SandboxRules, ToolSet, Vetted};
@@ -24,6 +26,8 @@ use crate::sub_agent::SubAgentTool;
 pub struct Definition {
     /// Its tools; `None` is none.
     pub tools: Option<ToolSet>,
+    /// What its tools and those of its sub-agents have of the program, before what the agents above it and its house have.
+    pub states: States,
     /// Its sub-agents, which the model calls as tools.
     pub sub_agents: Vec<Arc<SubAgentTool>>,
     /// Where its user's code is consulted.
@@ -49,6 +53,23 @@ impl Definition {
     /// The sub-agent of this name.
     pub fn sub_agent(&self, name: &str) -> Option<&Arc<SubAgentTool>> {
         self.sub_agents.iter().find(|sub| sub.name() == name)
+    }
+
+    /// Refuses a definition with a tool, or a sub-agent's, that takes a state which is neither its own nor among those
+    /// that it is given.
+    pub fn check_states(&self, given: &States) -> Result<(), MissingState> {
+        let given = self.states.over(given);
+        if let Some((tool, state)) = self.tools.as_ref().and_then(|tools| tools.missing_state(&given)) {
+            let (tool, state, given) = (tool.to_owned(), state.name(), given.names());
+            return Err(MissingState { tool, sub_agent: None, state, given });
+        }
+        for sub in &self.sub_agents {
+            sub.definition().check_states(&given).map_err(|missing| MissingState {
+                sub_agent: Some(missing.sub_agent.unwrap_or_else(|| sub.name().to_owned())),
+                ..missing
+            })?;
+        }
+        Ok(())
     }
 
     /// The points at which its code is consulted.
@@ -85,6 +106,31 @@ impl fmt::Debug for Definition {
             .field("approvals", &self.approvals)
             .finish_non_exhaustive()
     }
+}
+
+/// A tool takes a state that nobody gave.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the tool `{tool}`{} takes `State<{state}>`, and nobody gave a `{state}`{}: call `.state(…)` with one on `House::builder()`, or on the agent's builder",
+    owner(sub_agent.as_deref()), list(given)
+)]
+pub struct MissingState {
+    /// The tool's name.
+    pub tool: String,
+    /// The sub-agent that has the tool, if it is a sub-agent's.
+    pub sub_agent: Option<String>,
+    /// The name of the type that is missing.
+    pub state: &'static str,
+    /// The names of the types that are there.
+    pub given: Vec<&'static str>,
+}
+
+fn owner(sub_agent: Option<&str>) -> String {
+    sub_agent.map(|name| format!(" of the sub-agent `{name}`")).unwrap_or_default()
+}
+
+fn list(given: &[&str]) -> String {
+    if given.is_empty() { String::new() } else { format!(" (there are: `{}`)", given.join("`, `")) }
 }
 
 /// The machine's view of an agent's tools and sub-agents.

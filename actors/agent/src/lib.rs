@@ -63,7 +63,7 @@ pub mod testing {
 }
 
 pub use approvals::{ApprovalsMsg, FilingId, OpenQuestion};
-pub use definition::Definition;
+pub use definition::{Definition, MissingState};
 pub use handle::{
     Agent, AgentHandle, AgentOutput, ApprovalsHandle, EventsError, Follow, HandleError, RunStream, StoredEvents,
     StructuredError, events_after, new_input, new_session_id,

@@ -10,7 +10,7 @@ mod sessions;
 use std::fmt;
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentId, SessionId};
+use playhouse_protocol::{AgentId, SessionId, States};
 use playhouse_supervision::{Directory, Roster, Threads, Tree};
 use playhouse_tools::{Outputs, SandboxRules, ToolRuntime};
 
@@ -61,6 +61,8 @@ pub struct ToolServices {
     pub runtime: ToolRuntime,
     /// Where their long outputs are kept.
     pub outputs: Outputs,
+    /// What the program gave to the tools of every agent.
+    pub states: States,
     /// What their sandboxes grant, and keep from them.
     pub sandbox: Arc<SandboxRules>,
 }

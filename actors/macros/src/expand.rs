@@ -1,7 +1,7 @@
 //! What a function becomes: a unit struct of its name that is a tool. What a method becomes is in `methods`.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::{Error, Item, ItemFn, Result};
 
 use crate::function::{Function, Parameter, Passing};
@@ -69,12 +69,29 @@ pub(crate) fn implementation(
 
     let fields = parameters.iter().filter_map(|parameter| match parameter {
         Parameter::Argument { name, attributes, ty } => Some(quote!(#(#attributes)* #name: #ty)),
-        Parameter::Context(_) => None,
+        Parameter::Context(_) | Parameter::State(_) => None,
     });
-    let passed = first.into_iter().chain(parameters.iter().map(|parameter| match parameter {
+    let held = |at: usize| format_ident!("__state{at}");
+    let (places, values): (Vec<_>, Vec<_>) = parameters
+        .iter()
+        .enumerate()
+        .filter_map(|(at, parameter)| match parameter {
+            Parameter::State(value) => Some((held(at), value)),
+            Parameter::Argument { .. } | Parameter::Context(_) => None,
+        })
+        .unzip();
+    let states = (!values.is_empty()).then(|| {
+        quote! {
+            fn states(&self) -> ::std::vec::Vec<#private::StateType> {
+                ::std::vec![#(#private::StateType::of::<#values>()),*]
+            }
+        }
+    });
+    let passed = first.into_iter().chain(parameters.iter().enumerate().map(|(at, parameter)| match parameter {
         Parameter::Argument { name, .. } => quote!(__arguments.#name),
         Parameter::Context(Passing::Value) => quote!(__context),
         Parameter::Context(Passing::Reference) => quote!(&__context),
+        Parameter::State(_) => held(at).into_token_stream(),
     }));
     let effect = match options.effect {
         Effect::Once => quote!(#private::EffectClass::Once),
@@ -123,6 +140,8 @@ pub(crate) fn implementation(
                 #effect
             }
 
+            #states
+
             #timeout
 
             #ask
@@ -134,6 +153,7 @@ pub(crate) fn implementation(
             ) -> ::core::result::Result<#private::ToolResult, #private::ToolError> {
                 use #private::{MayFail as _, NeverFails as _};
                 let __arguments: #arguments = #private::decode(__arguments)?;
+                #(let #places: #private::State<#values> = __context.state()?;)*
                 let __answer = #called(#(#passed),*).await;
                 (&__answer).playhouse_kind().result(__answer)
             }

@@ -170,6 +170,63 @@ fn parameters_that_cannot_be_arguments_are_refused_with_what_to_do() {
 }
 
 #[test]
+fn states_that_cannot_be_are_refused_with_what_to_do() {
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(pool: &State<Pool>) {}
+        ),
+        "take the `State<T>` itself",
+    );
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(State(pool): State<impl Pool>) {}
+        ),
+        "name the type that `.state(…)` is called with",
+    );
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(State(pool): State<_>) {}
+        ),
+        "name the type that `.state(…)` is called with",
+    );
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(State(pool): State<Pool, Label>) {}
+        ),
+        "a state has one type",
+    );
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(State(pool): State) {}
+        ),
+        "a state has one type",
+    );
+    assert_refused(
+        quote!(
+            #[doc = " A."]
+            async fn add(#[doc = " C."] State(pool): State<Pool>) {}
+        ),
+        "nothing is said about it to the model",
+    );
+    // One of the program's own.
+    assert!(
+        tool(
+            TokenStream::new(),
+            quote!(
+                #[doc = " A."]
+                async fn add(state: State) {}
+            )
+        )
+        .is_ok()
+    );
+}
+
+#[test]
 fn options_that_cannot_be_are_refused_with_what_to_do() {
     for (options, why) in [
         (quote!(nmae = "x"), "`#[tool]` takes `name = \"…\"`, `read_only`"),
@@ -235,7 +292,7 @@ fn is_arrow(tokens: &[TokenTree], at: usize) -> bool {
 fn the_expansion_names_no_crate_but_the_one_it_is_told() {
     let item = quote! {
         #[doc = " A."]
-        pub async fn add(#[doc = " B."] a: i64, ctx: ToolContext) -> Result<String, ToolError> { body }
+        pub async fn add(State(p): State<Pool>, #[doc = " B."] a: i64, ctx: ToolContext) -> Result<String, ToolError> { body }
     };
     let every = quote!(crate = "stage", name = "x", idempotent, timeout_secs = 5, ask = "do it");
     let expansion = tool(every, item.clone()).unwrap();
@@ -314,7 +371,7 @@ fn the_expansion_of_methods_names_no_crate_but_the_one_it_is_told() {
             pub fn new() -> Self { body }
             #[doc = " A."]
             #[tool(name = "x", idempotent, timeout_secs = 5, ask = "do it")]
-            pub async fn add(&self, #[doc = " B."] a: i64, ctx: ToolContext) -> Result<String, ToolError> { body }
+            pub async fn add(&self, #[doc = " B."] a: i64, p: State<Pool>, ctx: ToolContext) -> Result<String, ToolError> { body }
         }
     };
     let expansion = tool(quote!(crate = "stage"), item).unwrap();

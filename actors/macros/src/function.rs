@@ -3,7 +3,10 @@
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, Result, ReturnType, Safety, Type};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemFn, Lit, Meta, Pat, PathArguments, Result,
+    ReturnType, Safety, Type,
+};
 
 use crate::options::Options;
 
@@ -32,6 +35,8 @@ pub(crate) enum Parameter {
     },
     /// The `ToolContext`.
     Context(Passing),
+    /// A `State<T>`, with this `T`.
+    State(Box<Type>),
 }
 
 /// How the context is passed.
@@ -161,6 +166,13 @@ fn parameter(input: &mut FnArg) -> Result<Parameter> {
         }
         return Ok(Parameter::Context(passing));
     }
+    if let Some(value) = state(&typed.pat, &typed.ty)? {
+        if let Some(attribute) = typed.attrs.first() {
+            let text = "a state is no argument of the call: nothing is said about it to the model";
+            return Err(Error::new(attribute.span(), text));
+        }
+        return Ok(Parameter::State(value));
+    }
     let name = match &*typed.pat {
         Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => pat.ident.clone(),
         other => {
@@ -200,5 +212,34 @@ fn context(ty: &Type) -> Option<Passing> {
             context(&reference.elem).map(|_| Passing::Reference)
         }
         _ => None,
+    }
+}
+
+/// What it is a state of, if this is the type of one: `State<T>`. A type that is called `State` and nothing more is one of
+/// the program's own, unless it is taken apart as a state is.
+fn state(pat: &Pat, ty: &Type) -> Result<Option<Box<Type>>> {
+    let path = match ty {
+        Type::Path(path) if path.qself.is_none() => path,
+        Type::Reference(reference) => {
+            return match state(pat, &reference.elem)? {
+                Some(_) => Err(Error::new(reference.span(), "take the `State<T>` itself: it is a cheap clone")),
+                None => Ok(None),
+            };
+        }
+        _ => return Ok(None),
+    };
+    let Some(last) = path.path.segments.last().filter(|last| last.ident == "State") else { return Ok(None) };
+    let arguments: Vec<_> = match (&last.arguments, pat) {
+        (PathArguments::AngleBracketed(arguments), _) => arguments.args.iter().collect(),
+        (PathArguments::None, Pat::TupleStruct(_)) => Vec::new(),
+        (PathArguments::None | PathArguments::Parenthesized(_), _) => return Ok(None),
+    };
+    match arguments.as_slice() {
+        [GenericArgument::Type(hidden @ (Type::ImplTrait(_) | Type::Infer(_)))] => {
+            let text = "a state is found by its type: name the type that `.state(…)` is called with";
+            Err(Error::new(hidden.span(), text))
+        }
+        [GenericArgument::Type(value)] => Ok(Some(Box::new(value.clone()))),
+        _ => Err(Error::new(last.span(), "a state has one type: write `State<T>`, such as `State<Pool>`")),
     }
 }

@@ -1,14 +1,14 @@
 //! Every type and message that crosses a Playhouse mailbox.
 //!
 //! Pure: no tokio, no I/O, no clock, no randomness. Everything here can be serialised, except the
-//! three handles a running tool or call needs ([`Cancel`], [`Credit`], [`ToolContext`]) and what must not be seen
-//! ([`Secret`], [`Secrets`], [`Vault`]).
+//! three handles a running tool or call needs ([`Cancel`], [`Credit`], [`ToolContext`]), what the program gives its tools
+//! ([`State`], [`States`]) and what must not be seen ([`Secret`], [`Secrets`], [`Vault`]).
 //!
 //! The rooms: `ids` names things, `message` is the conversation, `event` is what observers see, `command` is what an agent
 //! is told, [`entry`] is what the journal holds and [`chain`] how its entries follow each other, `call` and `tool` are the
 //! talk with providers and tools, `commit` that with the writer, `config` and `model` say how an agent is to behave,
 //! [`presets`] and [`catalogue`] which services and models are known by name,
-//! `permission` and `sandbox` what it may do, [`secrets`] and `mask` keep secrets out of texts. Of a room that is not
+//! `permission` and `sandbox` what it may do, `state` what its tools have of the program, [`secrets`] and `mask` keep secrets out of texts. Of a room that is not
 //! public, everything stands here.
 
 mod call;
@@ -35,6 +35,7 @@ mod price;
 mod run;
 mod sandbox;
 pub mod secrets;
+mod state;
 mod tool;
 pub mod transcript;
 mod usage;
@@ -72,5 +73,6 @@ pub use price::{Cost, Prices};
 pub use run::{ContinuationKind, LoopConfigSnapshot, Outcome, TurnTrigger};
 pub use sandbox::{Network, SandboxBounds, SandboxMode};
 pub use secrets::{Redactor, Secret, Secrets, Vault};
+pub use state::{State, StateType, States};
 pub use tool::{EffectClass, ProgressFn, ToolContext, ToolDefinition, ToolError, ToolReport, ToolResult, ToolUpdateFn};
 pub use usage::Usage;

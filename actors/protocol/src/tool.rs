@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::cancel::{Cancel, Credit};
 use crate::ids::{LoopId, SessionId, ToolCallId};
 use crate::message::Content;
+use crate::state::{State, StateType, States};
 
 /// A tool as a model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,6 +122,8 @@ pub struct ToolContext {
     pub reconcile: bool,
     /// Asks the tool to stop.
     pub cancel: Cancel,
+    /// What the program gave to its tools.
+    pub states: States,
     /// Shows a partial result; `None` when nobody looks.
     pub on_update: Option<ToolUpdateFn>,
     /// Shows a line of progress; `None` when nobody looks.
@@ -133,6 +136,15 @@ impl ToolContext {
         if let Some(on_update) = &self.on_update {
             on_update(partial);
         }
+    }
+
+    /// The program's own value of this type. A tool that names the type in `Tool::states` finds it, for its agent would
+    /// not have started without.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<State<T>, ToolError> {
+        self.states.get().ok_or_else(|| {
+            let state = StateType::of::<T>().name();
+            ToolError::Failed(format!("the tool takes a `State<{state}>`, and nobody gave it one"))
+        })
     }
 
     /// Shows a line of progress, if anyone looks.
@@ -153,6 +165,7 @@ impl fmt::Debug for ToolContext {
             .field("effect", &self.effect)
             .field("reconcile", &self.reconcile)
             .field("cancel", &self.cancel)
+            .field("states", &self.states)
             .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use playhouse_protocol::{EffectClass, Level, Subject, ToolContext, ToolError, ToolResult};
+use playhouse_protocol::{EffectClass, Level, StateType, Subject, ToolContext, ToolError, ToolResult};
 use serde_json::Value;
 
 use crate::summary::CallSummary;
@@ -36,6 +36,12 @@ pub trait Tool: Send + Sync {
     /// What a crash between its start and its result means for these arguments.
     fn effect(&self, _args: &Value) -> EffectClass {
         EffectClass::Once
+    }
+
+    /// The states that it takes from its context, by their types. An agent with a tool whose states nobody gave does not
+    /// start.
+    fn states(&self) -> Vec<StateType> {
+        Vec::new()
     }
 
     /// How long it may run.

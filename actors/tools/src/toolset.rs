@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use jsonschema::{PatternOptions, Validator};
 use playhouse_protocol::entry::BlockStage;
-use playhouse_protocol::{Access, EffectClass, Level, Subject, ToolDefinition, ToolError, ToolResult};
+use playhouse_protocol::{
+    Access, EffectClass, Level, StateType, States, Subject, ToolDefinition, ToolError, ToolResult,
+};
 use playhouse_supervision::panic_text;
 use serde_json::Value;
 
@@ -37,6 +39,7 @@ struct Compiled {
     tool: Arc<dyn Tool>,
     definition: ToolDefinition,
     validator: Validator,
+    states: Vec<StateType>,
 }
 
 /// Why tools don't make a set.
@@ -138,6 +141,14 @@ impl ToolSet {
         self.find(name).map(|compiled| compiled.tool.clone())
     }
 
+    /// The first tool that takes a state which is not among these, and the state's type.
+    pub fn missing_state(&self, given: &States) -> Option<(&str, StateType)> {
+        self.0.tools.iter().find_map(|compiled| {
+            let missing = compiled.states.iter().find(|state| !given.has(**state))?;
+            Some((compiled.definition.name.as_str(), *missing))
+        })
+    }
+
     fn find(&self, name: &str) -> Option<&Arc<Compiled>> {
         self.0.by_name.get(name).and_then(|at| self.0.tools.get(*at))
     }
@@ -210,7 +221,8 @@ fn compile(tool: Arc<dyn Tool>) -> Result<Compiled, ToolSetError> {
     let built = jsonschema::options().offline().with_pattern_options(patterns).build(&parameters);
     let validator = built.map_err(|error| invalid(cut(&error.to_string(), 500)))?;
     let definition = ToolDefinition { name, description: tool.description().to_owned(), parameters };
-    Ok(Compiled { tool, definition, validator })
+    let states = tool.states();
+    Ok(Compiled { tool, definition, validator, states })
 }
 
 fn mismatch(validator: &Validator, args: &Value) -> Option<String> {

@@ -36,6 +36,7 @@ async fn f63_the_built_in_tools_refuse_to_work_outside_of_a_call() {
         effect: EffectClass::Once,
         reconcile: false,
         cancel: Cancel::new(),
+        states: Default::default(),
         on_update: None,
         on_progress: None,
     };

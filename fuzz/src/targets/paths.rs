@@ -209,6 +209,7 @@ impl Scene {
             effect: EffectClass::Once,
             reconcile: false,
             cancel: Cancel::new(),
+            states: Default::default(),
             on_update: None,
             on_progress: None,
         }

@@ -143,8 +143,12 @@ impl Theatre {
         let root = Supervisor::root(args).await.unwrap();
         let memory = Arc::<MemoryStore>::default();
         let journals = Journals::new(shards, Reader::new(memory.clone(), memory));
-        let tools =
-            ToolServices { runtime: ToolRuntime::new("node"), outputs: Outputs::default(), sandbox: Arc::default() };
+        let tools = ToolServices {
+            runtime: ToolRuntime::new("node"),
+            outputs: Outputs::default(),
+            states: Default::default(),
+            sandbox: Arc::default(),
+        };
         let rules = LastingRules::new(LiveRules::default(), None);
         let house = Arc::new(Services::new(tree, journals, (providers, Outside::default()), tools, rules));
         let theatre = Self { house, shards, _root: root, appends: mpsc::channel(64), asks: mpsc::channel(64) };

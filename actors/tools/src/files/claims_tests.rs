@@ -24,6 +24,7 @@ fn ctx(folder: &Path, session: &str) -> ToolContext {
         effect: EffectClass::Once,
         reconcile: false,
         cancel: Cancel::new(),
+        states: Default::default(),
         on_update: None,
         on_progress: None,
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use playhouse_protocol::{
-    Cancel, Credit, EffectClass, Secrets, SessionId, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
+    Cancel, Credit, EffectClass, Secrets, SessionId, States, ToolCallId, ToolContext, ToolError, ToolReport, ToolResult,
 };
 use playhouse_supervision::Task;
 use ractor::{
@@ -67,6 +67,8 @@ pub struct ExecutorArgs {
     pub tools: ToolSet,
     /// The session the calls belong to.
     pub session_id: SessionId,
+    /// What the program gave to the tools.
+    pub states: States,
     /// Where relative paths start.
     pub cwd: PathBuf,
     /// What the tools of the house share.
@@ -332,6 +334,7 @@ impl ExecutorState {
             effect: job.effect,
             reconcile: job.reconcile,
             cancel: cancel.clone(),
+            states: self.args.states.clone(),
             on_update: Some(Arc::new(move |partial| updates.update(partial))),
             on_progress: Some(Arc::new(move |text| progress.progress(text))),
         };

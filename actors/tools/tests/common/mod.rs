@@ -98,6 +98,7 @@ impl Bench {
         let args = ExecutorArgs {
             tools: ToolSet::new(tools).unwrap(),
             session_id: SessionId::new(session).unwrap(),
+            states: Default::default(),
             cwd,
             runtime: runtime.clone(),
             secrets: Default::default(),
