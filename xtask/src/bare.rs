@@ -92,7 +92,8 @@ fn suite(line: &str) -> Option<Suite> {
     Some(Suite { program, package, left_out })
 }
 
-fn passed(name: &'static str, command: &mut Command) -> Result<(), Failure> {
+/// Runs a command to its end.
+pub fn passed(name: &'static str, command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_owned();
     match command.status() {
         Ok(status) if status.success() => Ok(()),

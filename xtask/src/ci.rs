@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::catalogue::Findings;
 use crate::sources::Unreadable;
-use crate::{bare, crates, failures, lineage, root};
+use crate::{bare, crates, failures, lineage, program, root};
 
 /// Compiles in what crash tests need.
 pub const FAIL_POINTS: &str = "--features=playhouse/fail-points,playhouse-session/fail-points";
@@ -56,6 +56,8 @@ enum Work {
     Cargo { args: &'static [&'static str], env: Option<(&'static str, &'static str)> },
     /// Runs the suites that look for programs where there are none.
     Bare,
+    /// Builds and runs the README's first program outside of the workspace.
+    Program,
     /// Checks a catalogue of the workspace, here.
     Catalogue(fn(&Path) -> Result<Findings, Unreadable>),
 }
@@ -66,7 +68,7 @@ const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
 
 /// In this order: what fails fast comes first. The build without features shares its work with the documentation,
 /// clippy with nobody, the tests with the doc tests.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     cargo("format", &["fmt", "--all", "--check"]),
     Step { name: "failures", work: Work::Catalogue(failures::of) },
     Step { name: "lineage", work: Work::Catalogue(lineage::of) },
@@ -97,6 +99,7 @@ const STEPS: [Step; 13] = [
     // All that fails is to be seen at once.
     cargo("tests", &["test", "--locked", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", FAIL_POINTS]),
     Step { name: "bare path", work: Work::Bare },
+    Step { name: "a program outside", work: Work::Program },
     cargo(
         "a build that aborts",
         &["test", "--locked", "--workspace", "--test", "aborting", FAIL_POINTS, "--", "--ignored"],
@@ -188,6 +191,7 @@ impl fmt::Display for Work {
         match self {
             Self::Cargo { args, .. } => write!(f, "cargo {}", args.join(" ")),
             Self::Bare => f.write_str("the suites that look for programs, where there are none"),
+            Self::Program => f.write_str("what the README begins with, in a folder of its own"),
             Self::Catalogue(_) => f.write_str("every row of it"),
         }
     }
@@ -198,6 +202,7 @@ impl Step {
         match &self.work {
             Work::Cargo { args, env } => run_cargo(self.name, args, *env),
             Work::Bare => bare::run(self.name, &root()),
+            Work::Program => program::run(self.name, &root()),
             Work::Catalogue(check) => {
                 let findings = check(&root()).map_err(Failure::Unreadable)?;
                 println!("{}", findings.summary);

@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::process::Command;
 
 use crate::catalogue::{Fault, Findings};
 use crate::sources::Unreadable;
+
+/// What only the command line needs.
+pub const COMMAND_LINE: [&str; 4] = ["clap", "tempfile", "toml_edit", "tracing-subscriber"];
 
 /// Something that is built, the most crates that it may take, and those that it may not.
 struct Build {
@@ -20,11 +24,7 @@ const BUILDS: [Build; 2] = [
     // wrapped at the width of the terminal takes terminal_size, completions take clap_complete.
     Build { package: "playhouse", most: 238, without: &[] },
     // The library alone, for a program of someone else's.
-    Build {
-        package: "playhouse-outside",
-        most: 216,
-        without: &["clap", "tempfile", "toml_edit", "tracing-subscriber"],
-    },
+    Build { package: "playhouse-outside", most: 216, without: &COMMAND_LINE },
 ];
 
 /// Counts the crates of each build, and compares.
@@ -41,7 +41,7 @@ pub fn of(root: &Path) -> Result<Findings, Unreadable> {
                  xtask/src/crates.rs and CHANGELOG.md what the others buy"
             ));
         }
-        for name in without.iter().filter(|name| crates.iter().any(|line| line.split(' ').next() == Some(name))) {
+        for name in among(&crates, without) {
             fault(format!("compiles {name}, which only the command line needs: put it behind the feature `cli`"));
         }
     }
@@ -53,10 +53,20 @@ pub fn of(root: &Path) -> Result<Findings, Unreadable> {
 fn crates(root: &Path, package: &str) -> Result<BTreeSet<String>, Unreadable> {
     let unreadable = |error| Unreadable { path: root.join("Cargo.lock"), error };
     let mut command = crate::cargo::command();
-    command.args(["tree", "--locked", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    let output = command.args(["--package", package]).current_dir(root).output().map_err(unreadable)?;
+    command.args(["tree", "--locked", "--package", package]).current_dir(root);
+    listed(command).map_err(unreadable)
+}
+
+/// Which of these names are names of crates in a list.
+pub fn among<'a>(crates: &'a BTreeSet<String>, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    names.iter().copied().filter(|name| crates.iter().any(|line| line.split(' ').next() == Some(*name)))
+}
+
+/// The crates that a `cargo tree` gives, with their versions.
+pub fn listed(mut tree: Command) -> io::Result<BTreeSet<String>> {
+    let output = tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]).output()?;
     if !output.status.success() {
-        return Err(unreadable(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())));
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     // A name and a version; what follows says where it is.

@@ -13,6 +13,7 @@ mod failures;
 mod fuzz;
 mod lineage;
 mod outside;
+mod program;
 mod readers;
 mod rust;
 mod sources;
@@ -30,8 +31,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   ci          everything that is checked: format, the two catalogues and the count below, build without features,
-              clippy, tests, some of them with nothing on the path, doc tests, documentation
+              clippy, tests, some of them with nothing on the path, a program outside, doc tests, documentation
   bare        runs the tests of programs that look for others, with nothing on the path but what every system has
+  program     builds and runs the first program of the README in a folder outside, with the library alone
   failures    lists docs/failures.md with its tests; fails when a row that is covered has none
   lineage     lists docs/lineage.md and what it leads to; fails when a name or a test of a row is gone
   crates      counts the crates of the program and of the library alone; fails when they are more than allowed
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["ci"] => ended(ci::run()),
         ["bare"] => ended(bare::run("bare", &root())),
+        ["program"] => ended(program::run("program", &root())),
         ["failures"] => show(failures::of(&root())),
         ["lineage"] => show(lineage::of(&root())),
         ["crates"] => show(crates::of(&root())),

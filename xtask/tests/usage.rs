@@ -13,10 +13,12 @@ fn xtask(args: &[&str], folder: &Path, cargo: &Path) -> (Option<i32>, String, St
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
+const README: &str = "```toml\n[dependencies]\nplayhouse = { path = \"../playhouse\" }\n```\n";
+
 /// A small workspace: one test, one name, and both catalogues as they should be.
 fn workspace(name: &str) -> PathBuf {
     let folder = folder(name);
-    for folder in ["src", "docs/lineage"].map(|part| folder.join(part)) {
+    for folder in ["src", "docs/lineage", "examples"].map(|part| folder.join(part)) {
         fs::create_dir_all(folder).unwrap();
     }
     let source = "pub fn prompt() {}\n#[test]\nfn f01_a_cut_stream_is_no_answer() {}\n";
@@ -29,6 +31,11 @@ fn workspace(name: &str) -> PathBuf {
     let row = "| `ask()` | api | `prompt` | `f01_a_cut_stream_is_no_answer` |";
     let head = "| theirs | kind | ours | shown by |\n|---|---|---|---|";
     fs::write(folder.join("docs/lineage/peer.md"), format!("{head}\n{row}\n")).unwrap();
+    for (file, text) in
+        [("README.md", README), ("Cargo.lock", "version = 4\n"), ("examples/hello.rs", "fn main() {}\n")]
+    {
+        fs::write(folder.join(file), text).unwrap();
+    }
     folder
 }
 
@@ -86,7 +93,7 @@ fn everything_is_run_in_order_and_timed() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     assert_eq!(
         fs::read_to_string(log).unwrap(),
-        "fmt\ntree\ntree\ncheck\nclippy\nclippy\nbuild\ntest\ntest\ntest\ntest\ndoc\n"
+        "fmt\ntree\ntree\ncheck\nclippy\nclippy\nbuild\ntest\ntest\ntree\nrun\ntest\ntest\ndoc\n"
     );
     assert!(stdout.contains("=== everything passed in "), "{stdout}");
     let catalogues = ["67 failures: 1 covered, 0 partly, 66 later; 1 tests", "1 rows: 1 here, 0 later, 0 not"];
@@ -168,6 +175,36 @@ fn f67_suites_that_look_for_programs_run_where_there_are_none() {
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
     let here = folder.display();
     assert_eq!(stdout, format!("--- {} in {here}\n{here}\nhas bash\n", suite.display()));
+}
+
+#[test]
+fn the_first_program_of_the_readme_is_run_outside_of_the_workspace_and_without_the_command_line() {
+    let folder = workspace("program");
+    let cargo = folder.join("cargo");
+    // Says where it is and what is there, and fails where there is no lock file; its tree has the crates of a file.
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" != tree ] || exec cat '{}/crates'\npwd\ncat Cargo.toml src/main.rs\n[ -e Cargo.lock ]\n",
+        folder.display()
+    );
+    executable(&cargo, &script);
+    fs::write(folder.join("crates"), "clap_lex v1.0.0\nserde v1.0.0\n").unwrap();
+    let (code, stdout, stderr) = xtask(&["program"], &folder, &cargo);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    let mut lines = stdout.lines();
+    let there = Path::new(lines.next().unwrap());
+    assert!(!there.starts_with(&folder) && !there.exists(), "{stdout}");
+    let dependency = format!("playhouse = {{ path = {folder:?}, default-features = false }}");
+    assert!(stdout.contains(&dependency) && stdout.ends_with("\nfn main() {}\n"), "{stdout}");
+
+    fs::write(folder.join("crates"), "clap v4.0.0\nserde v1.0.0\n").unwrap();
+    let (code, _, stderr) = xtask(&["program"], &folder, &cargo);
+    assert_eq!(code, Some(1));
+    assert!(stderr.starts_with("error: a program without the command line compiles clap: "), "{stderr}");
+
+    fs::write(folder.join("README.md"), "```toml\n[dependencies]\nplayhouse = { git = \"…\" }\n```\n").unwrap();
+    let (code, _, stderr) = xtask(&["program"], &folder, &cargo);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("which a reader with a clone can copy"), "{stderr}");
 }
 
 /// A cargo whose tree has this many crates, and one more.
