@@ -1,6 +1,8 @@
 //! The house end to end, in one process: real actors, real journals, a scripted model.
 
 use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use playhouse::prelude::*;
@@ -222,5 +224,71 @@ async fn a_kind_is_the_code_that_was_registered_and_an_unknown_one_is_an_error()
     assert_eq!(closed, "an agent of the kind `archivist` cannot be made: the archive is closed");
     // With code of its own, the kind is a name for those who resume it.
     house.agent().kind("prompter").definition(Definition::default()).provider_override(model()).spawn().await.unwrap();
+    house.agent().definition(Definition::default()).kind("prompter").provider_override(model()).spawn().await.unwrap();
     house.shutdown(Duration::ZERO).await;
+}
+
+/// Says nothing of its own.
+#[tool]
+async fn theirs() {}
+
+/// Says nothing of its own either.
+#[tool]
+async fn mine() {}
+
+/// Forbids one tool.
+struct Forbids(&'static str);
+
+#[async_trait]
+impl PermissionPolicy for Forbids {
+    async fn check(&self, request: &PolicyRequest) -> Ruling {
+        match request.tool_name == self.0 {
+            true => Ruling::Forbid { reason: "the kind forbids it".to_owned() },
+            false => request.ours.clone(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_builder_is_given_is_added_to_its_kind_or_counts_in_its_place() {
+    let heard: Arc<[AtomicU32; 2]> = Arc::default();
+    let hears = |at: usize| {
+        let heard = heard.clone();
+        move |_: &Event| {
+            heard[at].fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let (callback, silent) = (Arc::new(hears(0)), Hooks::new().before_loop(|_| ready(false)));
+    let clerk = move |settings: Arc<playhouse::protocol::entry::Settings>| {
+        let hooks = if settings.config_id.is_some() { silent.clone() } else { Hooks::new() };
+        ready(Ok(Definition {
+            tools: ToolSet::new(vec![Arc::new(theirs)]).ok(),
+            sub_agents: vec![Arc::new(SubAgentTool::new("helper"))],
+            policies: vec![Arc::new(Forbids("mine"))],
+            callbacks: vec![callback.clone()],
+            provider_override: Some(Arc::new(Scripted::new([Step::text("The kind's.")]))),
+            hooks,
+            ..Definition::default()
+        }))
+    };
+    let house = House::builder().kind("clerk", clerk).open().await.unwrap();
+    let agent = house.agent().kind("clerk").tool(mine).on_event(hears(1)).sub_agent(SubAgentTool::new("friend"));
+    let spawned = agent.clone().spawn().await.unwrap();
+    assert_eq!(spawned.prompt("Who is it?").await.unwrap().text(), "The kind's.");
+    assert_eq!(spawned.state().await.unwrap().settings.tools, ["theirs", "mine", "helper", "friend"]);
+
+    let calls = Scripted::new([Step::text("").tool_call("mine", json!({})), Step::text("The builder's.")]);
+    let output = agent.clone().provider_override(calls).spawn().await.unwrap().prompt("Who is it?").await.unwrap();
+    let refused = output.messages[2].llm().map(Message::text).unwrap();
+    assert!(output.text() == "The builder's." && refused.contains("the kind forbids it"), "{refused}");
+
+    // Hooks count in the place of the kind's.
+    let hooked = agent.config_id("with-hooks");
+    let error = hooked.clone().spawn().await.unwrap().prompt("Who is it?").await.unwrap_err();
+    assert!(matches!(&error, HandleError::Failed(report) if report.text().is_empty()), "{error:?}");
+    let own = hooked.hooks(Hooks::new().before_loop(|_| ready(true))).spawn().await.unwrap();
+    assert_eq!(own.prompt("Who is it?").await.unwrap().text(), "The kind's.");
+    // Both have been called with everything once the house is closed.
+    house.shutdown(Duration::ZERO).await;
+    assert!(heard.iter().all(|heard| heard.load(Ordering::SeqCst) > 0), "{heard:?}");
 }

@@ -245,6 +245,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_is_told_by_its_place_in_the_callers_own_value() {
+        let cities = Form::of::<Vec<City>>().unwrap();
+        let wrong = cities.read::<Vec<City>>(r#"{"value":[{"name":"Rome"},{"name":7}]}"#).unwrap_err();
+        assert_eq!(wrong, r#"1.name: 7 is not of type "string""#);
+        let wrong = Form::of::<Vec<u8>>().unwrap().read::<Vec<u8>>(r#"{"value":["a","b","c","d","e"]}"#).unwrap_err();
+        assert_eq!(wrong.matches("is not of type").count(), 3, "the first three: {wrong}");
+        // The schema takes it, and the type does not.
+        #[derive(Debug, Deserialize, JsonSchema)]
+        struct Port {
+            #[serde(rename = "port")]
+            #[schemars(with = "u32")]
+            _port: u16,
+        }
+        let wrong = Form::of::<Port>().unwrap().read::<Port>(r#"{"port":65536}"#).unwrap_err();
+        assert!(wrong.contains("65536"), "{wrong}");
+    }
+
+    #[test]
+    fn an_error_shows_the_head_of_a_long_answer() {
+        let told = |answer: String| StructuredError::Misfit { reason: "it is odd".to_owned(), answer }.to_string();
+        let whole = told("ä".repeat(200));
+        assert!(whole.ends_with(&format!("it is odd; the answer was: {}", "ä".repeat(200))), "{whole}");
+        let cut = told("ä".repeat(201));
+        assert!(cut.ends_with(&format!("the answer was: {}…", "ä".repeat(200))), "{cut}");
+    }
+
+    #[test]
     fn what_is_no_object_is_wrapped_into_one() {
         let form = Form::of::<Vec<City>>().unwrap();
         assert!(form.wrapped);
