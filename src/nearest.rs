@@ -1,6 +1,6 @@
 //! The name that was probably meant.
 
-use playhouse_tools::edit_distance;
+use playhouse_protocol::edit_distance;
 
 /// A candidate and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

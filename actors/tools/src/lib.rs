@@ -26,7 +26,6 @@ mod toolset;
 
 pub use builtin::{Bash, EditFile, ListFiles, ReadFile, Search, WriteFile, default_tools, picture};
 pub use output::{OutputRoom, Outputs};
-pub use playhouse_protocol::edit_distance;
 pub use playhouse_shell as shell;
 pub use process::mark::{self, Mark, is_secret};
 pub use process::{Process, adopt_orphans, kill_leftovers};

@@ -98,8 +98,8 @@ impl State {
         self.work().children.insert(call, child);
     }
 
-    /// What a child has of its parent unless it has its own: who answers questions, and who answers for the model. The
-    /// commands that are the parent's hooks are the child's in any case.
+    /// What a child has of its parent unless it has its own: who answers questions, who answers for the model, the states
+    /// of its tools. The commands that are the parent's hooks are the child's in any case.
     fn inherited(&self, own: &Definition, has_model: bool) -> Definition {
         let mut definition = own.clone();
         let parent = &self.identity.definition;
@@ -113,6 +113,7 @@ impl State {
         if definition.provider_override.is_none() && !has_model {
             definition.provider_override = parent.provider_override.clone();
         }
+        definition.states = own.states.over(&parent.states);
         definition.hooks = std::mem::take(&mut definition.hooks).beneath(&parent.hooks);
         definition
     }

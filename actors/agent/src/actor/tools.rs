@@ -42,7 +42,7 @@ impl State {
         let Lifecycle::Live(machine) = &self.lifecycle else { return None };
         Some(ExecutorArgs {
             tools: self.identity.definition.tools(),
-            states: self.identity.states.clone(),
+            states: self.identity.definition.states.over(&self.identity.services.tools.states),
             session_id: machine.durable().session_id.clone(),
             cwd: machine.durable().settings.cwd.clone(),
             runtime: self.identity.services.tools.runtime.clone(),
