@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use playhouse_protocol::entry::{Opened, Settings, Wake};
-use playhouse_protocol::{AgentId, EventId, ModelConfig, Op, Seq, SessionId, States, lock};
+use playhouse_protocol::{AgentId, EventId, ModelConfig, Op, Seq, SessionId, lock};
 use playhouse_supervision::{Admission, Busy, Permit};
 use ractor::{ActorCell, ActorRef};
 
@@ -32,8 +32,6 @@ pub struct Identity {
     pub address: Arc<str>,
     /// Its code: tools, hooks, whoever answers its questions.
     pub definition: Arc<Definition>,
-    /// What its tools have of the program: its own, those of the agents above it, those of its house.
-    pub states: States,
     /// How its journal begins if there is none; without the model's key, so that the journal can share it.
     pub opened: Arc<Opened>,
     /// Who is let in.
@@ -94,23 +92,21 @@ impl Identity {
     pub fn new(services: Arc<Services>, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
         let topic = services.hub.topic(&opened.agent_id);
         let root = opened.agent_id.clone();
-        let states = definition.states.over(&services.tools.states);
-        Self::telling((topic, root), services, definition, states, opened, origin)
+        Self::telling(topic, root, services, definition, opened, origin)
     }
 
     /// The life of a sub-agent: what it tells, whoever listens to the parent's tree hears as well.
     pub(crate) fn beneath(parent: &Identity, definition: Arc<Definition>, opened: Opened, origin: Origin) -> Self {
         let services = parent.services.clone();
         let topic = services.hub.topic_beneath(&opened.agent_id, &parent.topic);
-        let states = definition.states.over(&parent.states);
-        Self::telling((topic, parent.root.clone()), services, definition, states, opened, origin)
+        Self::telling(topic, parent.root.clone(), services, definition, opened, origin)
     }
 
     fn telling(
-        (topic, root): (Arc<Topic>, AgentId),
+        topic: Arc<Topic>,
+        root: AgentId,
         services: Arc<Services>,
         definition: Arc<Definition>,
-        states: States,
         mut opened: Opened,
         origin: Origin,
     ) -> Self {
@@ -129,7 +125,6 @@ impl Identity {
             agent_id: opened.agent_id.clone(),
             address: address(&opened.agent_id).into(),
             definition,
-            states,
             opened: Arc::new(opened),
             admission: Admission::new(ADMITTED),
             urgent: OnceLock::new(),
