@@ -176,7 +176,7 @@ impl Listed {
         }
         let shown = store.summaries(&wanted)?;
         let wanted: HashSet<&SessionId> = wanted.iter().collect();
-        let others = known.difference(&wanted).map(|session| SessionId::clone(session)).collect();
+        let others = known.difference(&wanted).copied().cloned().collect();
         Ok(Self { shown, others, older, elsewhere })
     }
 }

@@ -19,7 +19,7 @@ use crate::store::{SessionHead, Whereabouts};
 pub(crate) fn heads(sessions: &Path, directory: &Path) -> Result<Vec<SessionHead>, StoreError> {
     let found = journals(sessions)?;
     let named = naming(directory);
-    let named = named.as_ref().map(|named| Finder::new(named));
+    let named = named.as_ref().map(Finder::new);
     let mut all = side_by_side(&found, |(session, path)| head(session, path, directory, named.as_ref()));
     all.sort_by(|(a, head_a), (b, head_b)| b.cmp(a).then_with(|| head_a.session_id.cmp(&head_b.session_id)));
     Ok(all.into_iter().map(|(_, head)| head).collect())
