@@ -366,3 +366,27 @@ fn a_beginning_that_many_sessions_have_lists_a_few_of_them() {
     let few = ["7 sessions", "twin-0, twin-1, twin-2, twin-3, twin-4 and 2 more; give more of it"];
     desk.run(&["sessions", "show", "twin"]).refused(&few);
 }
+
+/// The seconds of processor time that a command takes in a directory without sessions.
+fn seconds_elsewhere(desk: &Desk, args: &[&str]) -> f64 {
+    let shell = r#"cd empty && TIMEFORMAT=%U && time "$0" "$@" 2>/dev/null"#;
+    let mut command = desk.command_by(&["bash", "-c", shell], args);
+    let done = finish(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    done.err.trim().parse().unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+#[test]
+fn last_in_a_directory_without_sessions_costs_no_more_than_the_list() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.work().join("empty")).unwrap();
+    let script = desk.script("s.json", json!([{"text": "a long answer ".repeat(20_000)}]));
+    assert_eq!(desk.run(&["run", "x", "--script", &script, "--quiet"]).code, Some(0));
+    let session = desk.session();
+    (0..100).for_each(|n| copy(&desk, &session, &format!("copy-{n}")));
+    let list = seconds_elsewhere(&desk, &["sessions", "list"]);
+    for args in [&["sessions", "show", "last"][..], &["run", "on", "--continue"]] {
+        let last = seconds_elsewhere(&desk, args);
+        // Reading every journal whole takes many times as long.
+        assert!(last < 3.0 * list + 0.3, "{args:?}: {last} s, and the list {list} s");
+    }
+}

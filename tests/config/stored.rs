@@ -80,7 +80,7 @@ fn sessions_are_where_the_users_file_says_for_every_command() {
     std::fs::remove_file(place.project_file()).unwrap();
     let failed = place.run(&["run", "a", "--script", &short, "--config", "f.toml"]);
     let folder = place.work().join("kept");
-    assert!(failed.code == Some(1) && failed.err.contains(&format!("--data-dir {} ", folder.display())), "{failed:?}");
+    assert!(failed.code == Some(1) && failed.err.contains(&format!("--data-dir {}\n", folder.display())), "{failed:?}");
 }
 
 #[test]
