@@ -1,5 +1,7 @@
 //! Questions on a terminal: what nobody is asked about, how a question looks, and how long it waits.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
 use crate::support::Desk;
@@ -125,4 +127,104 @@ fn an_answer_is_taken_while_the_time_runs_and_waiting_is_no_running_time() {
     let (code, rows, bytes) = desk.screen_typing(100, &run, &steps);
     assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), true), "{bytes}");
     assert!(rows.iter().any(|row| row == "[y/s/a/n/?] what?"), "what was typed stays: {rows:#?}");
+}
+
+/// The program for a line of a shell.
+fn program() -> String {
+    format!("'{}'", env!("CARGO_BIN_EXE_playhouse"))
+}
+
+#[test]
+fn with_something_piped_in_a_person_is_asked_on_the_terminal() {
+    for (answer, is_made) in [("y\r", true), ("n\r", false)] {
+        let desk = Desk::new();
+        let script = running(&desk, "touch a.txt");
+        let line = format!("printf '%s\\n' -old +new | {} run 'review this' --script '{script}'", program());
+        let (code, screen) = desk.at_shell(&line, &[("/?] ", answer)]);
+        assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), is_made), "{screen}");
+    }
+}
+
+#[test]
+fn a_byte_that_is_no_text_is_no_answer_and_neither_is_a_later_line_of_a_paste() {
+    for typed in [&b"\xff\r"[..], b"hello\rworld\ry\rrest\r"] {
+        let desk = Desk::new();
+        let line = format!("{} run go --script '{}'", program(), running(&desk, "touch a.txt"));
+        let mut typed = Some(typed);
+        let (code, screen) = desk.at_shell_with(&line, |screen, keys| {
+            if let Some(typed) = typed.take_if(|_| screen.contains("/?] ")) {
+                keys.write_all(typed).unwrap();
+            }
+            let again = screen.contains("Answer with one of these keys; ? explains them.\r\n[y/s/a/n/?] ");
+            again.then(|| keys.write_all(b"n thanks\r").unwrap()).is_some()
+        });
+        assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), false), "{screen}");
+        assert!(screen.contains("the user said no: thanks"), "{screen}");
+        assert_eq!(screen.matches("Answer with one of these keys").count(), 1, "{screen}");
+    }
+}
+
+#[test]
+fn a_question_that_something_was_written_over_is_asked_again() {
+    let desk = Desk::new();
+    let sub_agent = |task: &str| json!({"name": "sub_agent", "arguments": {"task": task}});
+    let step = |task: &str| {
+        let command = format!("until test -e go; do sleep 0.1; done; touch {task}.txt");
+        let calls = json!([{"name": "bash", "arguments": {"command": command}}]);
+        json!({"tool_calls": calls, "when": {"prompt_contains": task}})
+    };
+    let end = |task: &str| json!({"text": "done", "when": {"prompt_contains": task}});
+    let turns = json!([
+        {"tool_calls": [sub_agent("one"), sub_agent("two")]}, {"text": "Done."},
+        step("one"), end("one"), step("two"), end("two"),
+    ]);
+    let script = desk.script("s.json", turns);
+    let line = format!("{} run go --tools bash,sub_agent --script '{script}'", program());
+    let mut is_begun = false;
+    let (code, screen) = desk.at_shell_with(&line, |screen, keys| {
+        let asked = screen.matches("/?] ").count();
+        if asked == 1 && !std::mem::replace(&mut is_begun, true) {
+            keys.write_all(b"y\r").unwrap();
+        }
+        if asked == 2 {
+            // Now the first command ends, and its card is written over the second question.
+            std::fs::write(desk.work().join("go"), "").unwrap();
+        }
+        let after_card = screen.find("• bash: until").and_then(|card| screen.get(card..)).unwrap_or_default();
+        let is_asked_again = after_card.contains("Allow bash: until") && after_card.contains("/?] ");
+        is_asked_again.then(|| keys.write_all(b"y\r").unwrap()).is_some()
+    });
+    let is_made = ["one.txt", "two.txt"].map(|file| desk.work().join(file).exists());
+    assert_eq!((code, is_made), (Some(0), [true; 2]), "{screen}");
+    assert!(!screen.lines().any(|line| line.contains("/?] ") && line.contains('•')), "{screen}");
+}
+
+#[test]
+fn an_always_that_cannot_be_kept_is_said() {
+    let desk = Desk::new();
+    let config = desk.work().with_file_name("config.toml");
+    std::fs::write(&config, "").unwrap();
+    let script = running(&desk, "touch a.txt");
+    let line = format!("PLAYHOUSE_CONFIG='{}' {} run go --script '{script}'", config.display(), program());
+    let (code, screen) = desk.at_shell_with(&line, |screen, keys| {
+        if !screen.contains("/?] ") {
+            return false;
+        }
+        std::fs::write(&config, "model = \"open").unwrap();
+        keys.write_all(b"a\r").unwrap();
+        true
+    });
+    assert_eq!((code, desk.work().join("a.txt").exists()), (Some(0), true), "{screen}");
+    let words: Vec<&str> = screen.split_whitespace().collect();
+    assert!(words.join(" ").contains("is allowed until this program ends, and not always: `"), "{screen}");
+}
+
+#[test]
+fn ctrl_c_at_a_question_names_the_tool_that_did_not_start_once() {
+    let desk = Desk::new();
+    let script = running(&desk, "touch a.txt");
+    let (code, screen) = desk.on_terminal_interrupted(&["run", "go", "--script", &script], "/?] ");
+    assert_eq!((code, desk.work().join("a.txt").exists()), (Some(130), false), "{screen}");
+    assert!(screen.contains("• bash: Aborted before it started."), "{screen}");
+    assert_eq!(screen.matches("Aborted before it started").count(), 1, "{screen}");
 }

@@ -214,8 +214,9 @@ fn a_question_shows_both_ends_of_a_command_and_takes_only_the_keys_it_offers() {
     let steps = [
         ("[y/n/?] ", "a\r"),
         ("Answer with one of these keys; ? explains them.\r\n[y/n/?] ", "?\r"),
-        ("All of it:", "\r"),
-        ("[y/n/?] ", "n not that\r"),
+        ("All of it:", ""),
+        ("[y/n/?] ", "\r"),
+        ("Answer with one of these keys; ? explains them.\r\n[y/n/?] ", "n not that\r"),
     ];
     let run = ["run", "--script", script.as_str(), "go"];
     let (code, screen) = desk.on_terminal_typing(&run, &config, &steps);

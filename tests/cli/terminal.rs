@@ -65,39 +65,23 @@ impl Desk {
         })
     }
 
-    /// As `on_terminal_answering`; each of these is typed when what comes before it is on the screen.
+    /// As `on_terminal_answering`; each of these is typed when what comes before it is on the screen, behind where the one
+    /// before it was.
     pub fn on_terminal_typing(
         &self,
         args: &[&str],
         config: &std::path::Path,
-        mut steps: &[(&str, &str)],
+        steps: &[(&str, &str)],
     ) -> (Option<i32>, String) {
         let mut command = self.at_terminal(args);
         command.env("PLAYHOUSE_CONFIG", config);
-        perform_with(command, |screen, keys| {
-            while let [(seen, typed), rest @ ..] = steps
-                && screen.contains(seen)
-            {
-                keys.write_all(typed.as_bytes()).unwrap();
-                steps = rest;
-            }
-            steps.is_empty()
-        })
+        perform_with(command, in_order(steps))
     }
 
     /// Runs a line of a shell on a terminal; each of these is typed when what comes before it is on the screen, behind
     /// where the one before it was.
-    pub fn at_shell(&self, line: &str, mut steps: &[(&str, &str)]) -> (Option<i32>, String) {
-        let mut from = 0;
-        self.at_shell_with(line, |screen, keys| {
-            while let [(seen, typed), rest @ ..] = steps
-                && let Some(place) = screen.get(from..).and_then(|new| new.find(seen))
-            {
-                keys.write_all(typed.as_bytes()).unwrap();
-                (from, steps) = (from + place + seen.len(), rest);
-            }
-            steps.is_empty()
-        })
+    pub fn at_shell(&self, line: &str, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+        self.at_shell_with(line, in_order(steps))
     }
 
     /// As above; someone looks at the screen whenever it changes, until they have typed what they wanted to.
@@ -110,17 +94,9 @@ impl Desk {
         &self,
         columns: usize,
         args: &[&str],
-        mut steps: &[(&str, &str)],
+        steps: &[(&str, &str)],
     ) -> (Option<i32>, Vec<String>, String) {
-        let (code, bytes) = perform_with(self.at_terminal_of(columns, args), |screen, keys| {
-            while let [(seen, typed), rest @ ..] = steps
-                && screen.contains(seen)
-            {
-                keys.write_all(typed.as_bytes()).unwrap();
-                steps = rest;
-            }
-            steps.is_empty()
-        });
+        let (code, bytes) = perform_with(self.at_terminal_of(columns, args), in_order(steps));
         (code, rows(&bytes, columns), bytes)
     }
 
@@ -148,6 +124,20 @@ impl Desk {
             };
         }
         command
+    }
+}
+
+/// Types each of these when what comes before it is on the screen, behind where the one before it was.
+fn in_order<'a>(mut steps: &'a [(&'a str, &'a str)]) -> impl FnMut(&str, &mut ChildStdin) -> bool + 'a {
+    let mut from = 0;
+    move |screen, keys| {
+        while let [(seen, typed), rest @ ..] = steps
+            && let Some(place) = screen.get(from..).and_then(|new| new.find(seen))
+        {
+            keys.write_all(typed.as_bytes()).unwrap();
+            (from, steps) = (from + place + seen.len(), rest);
+        }
+        steps.is_empty()
     }
 }
 

@@ -1,7 +1,6 @@
 //! `playhouse plan`: what a planning agent has queued, and what becomes of it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use playhouse::House;
 use playhouse::agent::{Agent, AgentHandle, new_input};
@@ -16,7 +15,7 @@ use crate::cli::commands::damaged;
 use crate::cli::commands::resume::{refuse_if_not_ours, tell_damage};
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
-use crate::cli::house::{from_config, open_house};
+use crate::cli::house::{close_house, from_config, open_house};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, SessionHome, Watch, parked_reason, unwritten};
 use crate::cli::terminal::output::OutputArgs;
@@ -38,11 +37,11 @@ pub async fn plan(args: PlanArgs, config: Config, (folder, kept): (PathBuf, Sess
     output.check()?;
     let session = session.find(&folder, here)?;
     let (interrupt, asking) = (Interrupt::listen()?, Asking::default());
-    let house = open_house(&from_config(config, &asking, &recordings), Some(folder)).await?;
+    let house = open_house(&from_config(config, &asking, &recordings), &asking, Some(folder)).await?;
     let mut watch = Watch { view: View::new(&output, Runs::One, &asking), interrupt, kept, slot: None };
     let done = carry_out(&house, &session, args.command, &mut watch).await;
     let done = watch.view.finish(done);
-    house.shutdown(Duration::ZERO).await;
+    close_house(&house, &asking).await;
     done
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use playhouse::agent::{Agent, AgentHandle, HandleError, InputError, Scope, new_input};
 use playhouse::config::Config;
@@ -19,7 +18,7 @@ use crate::cli::args::ResumeArgs;
 use crate::cli::commands::damaged::{self, Accept};
 use crate::cli::exit::Exit;
 use crate::cli::folders::here;
-use crate::cli::house::{from_config, open_house};
+use crate::cli::house::{close_house, from_config, open_house};
 use crate::cli::terminal::ask::Asking;
 use crate::cli::terminal::follow::{EVENTS, Followed, SessionHome, Watch, parked_reason};
 use crate::cli::terminal::output::{Detail, OutputArgs};
@@ -45,12 +44,12 @@ pub async fn resume(args: ResumeArgs, config: Config, (folder, kept): (PathBuf, 
     let (interrupt, from) = (Interrupt::listen()?, from_config(config, &asking, &args.recordings));
     let accept = Accept::of(args.accept_broken_chain);
     let work = ResumeWork { interrupt, asking, from, output: args.output, kept, folder, accept };
-    let house = open_house(&work.from, Some(work.folder.clone())).await?;
+    let house = open_house(&work.from, &work.asking, Some(work.folder.clone())).await?;
     let done = match &session {
         Some(session) => one(&house, session, &work).await,
         None => several(&house, &work, if args.all { Reach::AllDirectories } else { Reach::Here(here()?) }).await,
     };
-    house.shutdown(Duration::ZERO).await;
+    close_house(&house, &work.asking).await;
     done
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use playhouse::House;
@@ -23,7 +22,7 @@ use crate::cli::commands::damaged::{self, Accept};
 use crate::cli::commands::resume::{self, refuse_if_not_ours};
 use crate::cli::exit::Exit;
 use crate::cli::folders::{self, here, real_folder};
-use crate::cli::house::{from_config, open_house};
+use crate::cli::house::{close_house, from_config, open_house};
 use crate::cli::prompt::{self, Said};
 use crate::cli::session_name::{self, SessionName};
 use crate::cli::terminal::ask::Asking;
@@ -192,12 +191,12 @@ pub async fn run(request: RunRequest) -> Result<(), Exit> {
     if request.folder.is_none() && request.output.detail() != Detail::Quiet {
         error_line("note: ", "durability none: this session is only in memory and cannot be resumed", Tint::Dim);
     }
-    let house = open_house(&request.from, request.folder.clone()).await?;
+    let house = open_house(&request.from, &request.asking, request.folder.clone()).await?;
     let view = View::new(&request.output, Runs::One, &request.asking);
     let mut watch = Watch { view, interrupt, kept: request.kept.clone(), slot: None };
     let done = on_stage(&house, &request, &mut watch).await;
     let done = watch.view.finish(done);
-    house.shutdown(Duration::ZERO).await;
+    close_house(&house, &request.asking).await;
     done
 }
 

@@ -1,14 +1,17 @@
 //! Asking a person on the terminal before a tool runs.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use playhouse::agent::{Approvals, PermissionRequest, Turns};
-use playhouse::protocol::{PermissionDecision, PermissionId};
-use tokio::sync::{Mutex, mpsc, watch};
+use playhouse::protocol::{PermissionDecision, PermissionId, lock};
+use rustix::termios::{QueueSelector, tcflush};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cli::terminal::question::{
@@ -22,13 +25,20 @@ const ERASE: &str = "\r\x1b[K";
 /// How long a question waits for what comes before it on the screen.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
+/// How long after a line that is no answer more of the same paste may come, and how long after something was written over
+/// a question more of that.
+const REST: Duration = Duration::from_millis(50);
+
 /// What a question and the rest of the screen know of each other. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Asking {
     open: Arc<AtomicBool>,
     /// Whether something was written below the question.
     covered: Arc<AtomicBool>,
+    cover: Arc<Notify>,
     due: Arc<watch::Sender<Vec<PermissionId>>>,
+    /// What became of answers and has to be said; as many as there were answers at most.
+    amiss: Arc<std::sync::Mutex<Vec<String>>>,
 }
 
 impl Asking {
@@ -37,9 +47,33 @@ impl Asking {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// Something is written while a question is on the screen: the line above the cursor is no longer the question's.
-    pub fn is_covered(&self) {
-        self.covered.store(true, Ordering::SeqCst);
+    /// Something is about to be written: where a question is on the screen, it needs a line of its own, and the question
+    /// is asked again below it. Gives what to write first.
+    pub fn cover(&self) -> &'static str {
+        if !self.is_open() {
+            return "";
+        }
+        let is_covered = self.covered.swap(true, Ordering::SeqCst);
+        self.cover.notify_one();
+        if is_covered { "" } else { "\n" }
+    }
+
+    /// Waits until something was written over the question, and the rest of it too.
+    async fn is_covered(&self) {
+        while !self.covered.load(Ordering::SeqCst) {
+            self.cover.notified().await;
+        }
+        while timeout(REST, self.cover.notified()).await.is_ok() {}
+    }
+
+    /// Something came out otherwise than a person was told.
+    pub fn went_amiss(&self, text: String) {
+        lock(&self.amiss).push(text);
+    }
+
+    /// What went amiss and was not said yet.
+    pub fn amiss(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.amiss))
     }
 
     /// Everything that comes before this question is on the screen.
@@ -56,20 +90,31 @@ impl Asking {
 
 /// Whether there is a terminal to ask on.
 pub fn can_ask() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
+    keyboard().is_some()
+}
+
+/// What a person types on who sees stderr: stdin, or the terminal itself where stdin is something else.
+fn keyboard() -> Option<File> {
+    if !io::stderr().is_terminal() {
+        return None;
+    }
+    match io::stdin() {
+        stdin if stdin.is_terminal() => stdin.as_fd().try_clone_to_owned().ok().map(File::from),
+        _ => File::open("/dev/tty").ok(),
+    }
 }
 
 /// Who answers the questions of agents and those of their sub-agents: the person at the terminal, or nobody when there is
 /// none. A question comes after what is on the screen before it, and waits for as long as `limit` says once it is there.
 pub fn approvals(asking: &Asking, limit: Option<Duration>) -> (Approvals, Approvals) {
-    if !can_ask() {
-        return (Approvals::Nobody, Approvals::Nobody);
-    }
-    let mut terminal = Questions::new(BufReader::new(io::stdin()), io::stderr(), asking.clone());
+    let keyboard = keyboard().and_then(|keyboard| Some((keyboard.try_clone().ok()?, keyboard)));
+    let Some((input, keyboard)) = keyboard else { return (Approvals::Nobody, Approvals::Nobody) };
+    let mut terminal = Questions::new(BufReader::new(input), io::stderr(), asking.clone());
     terminal.limit = limit;
-    terminal.state.get_mut().columns = stderr_width();
+    let state = terminal.state.get_mut();
+    (state.keyboard, state.columns) = (Some(keyboard), stderr_width());
     if !stderr_colours() {
-        terminal.state.get_mut().lead = "";
+        state.lead = "";
     }
     let terminal = Arc::new(terminal);
     // The time of a question is kept where it is seen.
@@ -97,8 +142,10 @@ pub struct Questions {
 
 struct State {
     /// Read from the first question on, by a thread of its own: a read of a terminal cannot be called off.
-    input: Option<(Box<dyn BufRead + Send>, mpsc::Sender<String>)>,
-    lines: mpsc::Receiver<String>,
+    input: Option<(Box<dyn BufRead + Send>, mpsc::Sender<Line>)>,
+    /// The same terminal, for what is to be thrown away.
+    keyboard: Option<File>,
+    lines: mpsc::Receiver<Line>,
     output: Box<dyn Write + Send>,
     /// Whether the keys were explained: once is enough.
     is_explained: bool,
@@ -107,6 +154,9 @@ struct State {
     /// How wide the screen is; `None` where that is not known.
     columns: Option<usize>,
 }
+
+/// A line that was typed, and when it was read.
+type Line = (time::Instant, String);
 
 impl fmt::Debug for Questions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,6 +169,7 @@ impl Questions {
         let (sender, lines) = mpsc::channel(1);
         let state = State {
             input: Some((Box::new(input), sender)),
+            keyboard: None,
             lines,
             output: Box::new(output),
             is_explained: false,
@@ -130,11 +181,8 @@ impl Questions {
 
     async fn decide(&self, request: &PermissionRequest) -> PermissionDecision {
         let mut state = self.state.lock().await;
-        // What was typed before the question is no answer to it.
-        forget_typed();
         state.start_reading();
-        let State { lines, output, is_explained, lead, columns, .. } = &mut *state;
-        while lines.try_recv().is_ok() {}
+        let State { keyboard, lines, output, is_explained, lead, columns, .. } = &mut *state;
         let offer = request.question.offer;
         let until = self.limit.map(|limit| Instant::now() + limit);
         let mut open = OnScreen::new(&self.asking, output, lead, *columns);
@@ -143,6 +191,8 @@ impl Questions {
             text = format!("{}\n{text}", keys_explained(offer));
         }
         loop {
+            // What was typed before the question is no answer to it.
+            forget_typed(keyboard.as_ref());
             open.is_answered = false;
             // A person who cannot see the question cannot say yes.
             let answer = match open.ask(&text, keys(offer), until) {
@@ -151,6 +201,7 @@ impl Questions {
             };
             let answer = match (answer, self.limit) {
                 (Typed::Line(answer), _) => answer,
+                (Typed::Covered, _) => continue,
                 (Typed::TooLate, Some(limit)) => return unanswered(limit),
                 (Typed::TooLate, None) | (Typed::Gone, _) => {
                     return PermissionDecision::Deny { reason: "the user could not be asked".to_owned() };
@@ -158,10 +209,15 @@ impl Questions {
             };
             open.is_answered = true;
             text = match reply(answer.trim(), offer) {
-                Reply::Decided(decision) => return decision,
+                Reply::Decided(decision) => {
+                    forget_typed(keyboard.as_ref());
+                    return decision;
+                }
                 Reply::Explain => explanation(request),
                 Reply::NotOffered => REMINDER.to_owned(),
             };
+            // The next line of a paste is no answer either.
+            while let Ok(Some(_)) = timeout(REST, lines.recv()).await {}
         }
     }
 }
@@ -170,9 +226,12 @@ impl State {
     fn start_reading(&mut self) {
         let Some((mut input, sender)) = self.input.take() else { return };
         std::thread::spawn(move || {
-            let mut line = String::new();
-            while input.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                if sender.blocking_send(std::mem::take(&mut line)).is_err() {
+            let mut line = Vec::new();
+            while input.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+                // What is no UTF-8 is no answer, and not the end either.
+                let text = String::from_utf8_lossy(&line).into_owned();
+                line.clear();
+                if sender.blocking_send((time::Instant::now(), text)).is_err() {
                     return;
                 }
             }
@@ -181,11 +240,10 @@ impl State {
 }
 
 /// Throws away what a terminal has and nobody has read.
-fn forget_typed() {
-    let stdin = io::stdin();
-    if stdin.is_terminal() {
-        // Where it fails, what is read is thrown away all the same.
-        let _ = rustix::termios::tcflush(&stdin, rustix::termios::QueueSelector::IFlush);
+fn forget_typed(keyboard: Option<&File>) {
+    if let Some(keyboard) = keyboard {
+        // Where it fails, what was read before the question is thrown away all the same.
+        let _ = tcflush(keyboard, QueueSelector::IFlush);
     }
 }
 
@@ -214,6 +272,8 @@ enum Typed {
     /// The terminal is gone.
     Gone,
     TooLate,
+    /// Something was written over the question.
+    Covered,
 }
 
 /// A question on the screen, until it is answered or called off.
@@ -223,6 +283,8 @@ struct OnScreen<'a> {
     is_answered: bool,
     lead: &'static str,
     columns: Option<usize>,
+    /// What is read before that is no answer.
+    since: time::Instant,
 }
 
 impl<'a> OnScreen<'a> {
@@ -233,7 +295,7 @@ impl<'a> OnScreen<'a> {
         columns: Option<usize>,
     ) -> Self {
         asking.open.store(true, Ordering::SeqCst);
-        Self { asking, output, is_answered: false, lead, columns }
+        Self { asking, output, is_answered: false, lead, columns, since: time::Instant::now() }
     }
 
     /// Takes the place of the progress line. The keys are on a line of their own, beneath the time that is left.
@@ -248,6 +310,7 @@ impl<'a> OnScreen<'a> {
         };
         let question: String = question.lines().map(line).collect();
         self.asking.covered.store(false, Ordering::SeqCst);
+        self.since = time::Instant::now();
         self.put(&format!("{}{question}{left}{keys}", self.lead))
     }
 
@@ -258,25 +321,33 @@ impl<'a> OnScreen<'a> {
     }
 
     /// Waits for a line, and shows how the time runs out.
-    async fn answer(&mut self, lines: &mut mpsc::Receiver<String>, until: Option<Instant>) -> Typed {
-        let Some(until) = until else { return lines.recv().await.map_or(Typed::Gone, Typed::Line) };
+    async fn answer(&mut self, lines: &mut mpsc::Receiver<Line>, until: Option<Instant>) -> Typed {
         loop {
-            let left = until - Instant::now();
-            let next = until - Duration::from_secs(left.as_secs());
-            let is_last = next == until;
+            let next = until.map(|until| until - Duration::from_secs((until - Instant::now()).as_secs()));
             tokio::select! {
                 biased;
-                line = lines.recv() => return line.map_or(Typed::Gone, Typed::Line),
-                () = sleep_until(next) => {}
+                line = lines.recv() => match line {
+                    Some((at, line)) if at >= self.since => return Typed::Line(line),
+                    Some(_) => continue,
+                    None => return Typed::Gone,
+                },
+                () = self.asking.is_covered() => return Typed::Covered,
+                () = at(next) => {}
             }
-            if is_last {
-                return Typed::TooLate;
-            }
+            let Some(until) = until.filter(|until| next != Some(*until)) else { return Typed::TooLate };
             if !self.lead.is_empty() && !self.asking.covered.load(Ordering::SeqCst) {
                 // The cursor stays where the person types.
                 let _ = self.put(&format!("\x1b7\x1b[A{ERASE}{}\x1b8", countdown(until - Instant::now())));
             }
         }
+    }
+}
+
+/// Waits until then, or for ever.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -356,9 +427,15 @@ mod tests {
         let no = PermissionDecision::Deny { reason: "the user said no".to_owned() };
         assert_eq!(answered(&mut person, &questions, "y\n").await, PermissionDecision::Allow);
         assert_eq!(answered(&mut person, &questions, "n\n").await, no);
-        for nothing in ["\nn\n", "yep\nn\n", "y please\nn\n"] {
-            assert_eq!(answered(&mut person, &questions, nothing).await, no, "it is asked again");
-            assert_eq!(person.reads(), "\r\x1b[KAnswer with one of these keys; ? explains them.\n[y/s/a/n/?] ");
+        for nothing in ["\n", "yep\n", "y please\n", "y\u{fffd}\n", "x\nb\ny\n"] {
+            let asked = questions.clone();
+            let decision = tokio::spawn(async move { asked.decide(&request(json!({"command": "ls"}))).await });
+            person.reads();
+            person.types(nothing);
+            let again = "\r\x1b[KAnswer with one of these keys; ? explains them.\n[y/s/a/n/?] ";
+            assert_eq!(person.reads(), again, "it is asked again, once");
+            person.types("n\n");
+            assert_eq!(decision.await.unwrap(), no);
         }
         assert_eq!(answered(&mut person, &questions, " yes \n").await, PermissionDecision::Allow);
         assert_eq!(answered(&mut person, &questions, "s\n").await, PermissionDecision::AllowSession);

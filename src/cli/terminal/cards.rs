@@ -55,7 +55,8 @@ fn of_change(line: &str) -> Tint {
     }
 }
 
-fn text(result: &ToolResult) -> String {
+/// What a call gave, as it may be shown.
+pub fn text(result: &ToolResult) -> String {
     let blocks = result.content.iter().filter_map(|block| match block {
         Content::Text { text } => Some(text.as_str()),
         _ => None,

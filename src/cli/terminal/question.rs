@@ -7,7 +7,7 @@ use playhouse::protocol::{GrantScope, Level, PermissionDecision, Question};
 use playhouse::tools::shell::{self, Reading};
 use serde_json::Value;
 
-use crate::cli::terminal::text::spelled_out;
+use crate::cli::terminal::text::{cut, spelled_out};
 
 /// How many characters of a command or an argument are shown at its beginning, and as many at its end.
 const SHOWN: usize = 200;
@@ -15,6 +15,9 @@ const SHOWN: usize = 200;
 const LINES: usize = 30;
 /// How many programs of a command are named.
 const PROGRAMS: usize = 20;
+
+/// How many characters of a program's name are shown.
+const LONGEST: usize = 60;
 
 /// How much of a call is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +184,9 @@ fn programs(command: &str) -> String {
     let reading = shell::read(command);
     let mut names: Vec<String> = Vec::new();
     for argv in reading.seen() {
-        if let Some(name) = argv.first().map(|name| spelled_out(name)).filter(|name| !names.contains(name)) {
+        if let Some(name) =
+            argv.first().map(|name| cut(&spelled_out(name), LONGEST)).filter(|name| !names.contains(name))
+        {
             names.push(name);
         }
     }
@@ -300,6 +305,13 @@ mod tests {
         assert_eq!(shown(json!({"command": "./run.sh && make"})), "./run.sh && make\nIt runs ./run.sh, make");
         let both = shown(json!({"command": "./ls; ls"}));
         assert!(both.contains(" ls") && both.contains("./ls"), "two programs of one name are two: {both}");
+    }
+
+    #[test]
+    fn a_program_with_a_long_name_does_not_fill_the_screen() {
+        let shown = shown(json!({"command": format!("{} x", "z".repeat(390))}));
+        let named = shown.lines().find_map(|line| line.strip_prefix("It runs ")).unwrap();
+        assert_eq!(named, format!("{}…", "z".repeat(59)));
     }
 
     #[test]

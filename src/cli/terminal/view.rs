@@ -147,6 +147,7 @@ impl View {
         if let AgentEvent::PermissionRequired { permission_id, .. } = &event.event {
             self.asking.is_due(permission_id);
         }
+        self.tell_amiss();
         self.draw();
         shown.inspect_err(|error| self.broken = Some(io::Error::new(error.kind(), error.to_string())))
     }
@@ -209,7 +210,15 @@ impl View {
 
     /// Draws the next frame of what changes.
     pub fn tick(&mut self) {
+        self.tell_amiss();
         self.draw();
+    }
+
+    /// What became of answers, if it is not what the person was told.
+    pub(super) fn tell_amiss(&mut self) {
+        for text in self.asking.amiss() {
+            self.warn(&format!("! {text}"));
+        }
     }
 
     /// Draws the lines at the bottom, unless somebody types there or a line of text is open.
@@ -243,12 +252,7 @@ impl View {
     fn put_text(&mut self, tint: Tint, line: &str) {
         self.clear();
         self.disturbed = true;
-        let before = if self.asking.is_open() {
-            self.asking.is_covered();
-            "\n"
-        } else {
-            ""
-        };
+        let before = self.asking.cover();
         let (on, off) = tint.codes(self.colours);
         let line = wrapped(&format!("{}{line}", self.label), HANG, stderr_width());
         // With stderr gone there is nobody to tell.

@@ -73,12 +73,13 @@ impl View {
         }
         self.clear();
         let text = closed(text);
+        let before = self.asking.cover();
         let shown = match stderr_width() {
             Some(columns) => Cow::Owned(wrapped(&harmless(&text), 0, Some(columns))),
             None if io::stderr().is_terminal() => Cow::Owned(harmless(&text)),
             None => Cow::Borrowed(&*text),
         };
         // With stderr gone there is nobody to tell.
-        let _ = io::stderr().lock().write_all(shown.as_bytes());
+        let _ = write!(io::stderr().lock(), "{before}{shown}");
     }
 }

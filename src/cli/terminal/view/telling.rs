@@ -110,11 +110,14 @@ impl View {
                 tool_call_id, tool_name, result, summary, is_error, duration_ms, ..
             } => {
                 let args = self.live.end(&event.agent_id, tool_call_id).map(|call| call.args).unwrap_or_default();
-                let line = self.sub_agents.named(event, tool_call_id, tool_name, summary);
+                // A call that did not begin has no line of its tool's.
+                let is_named = summary.starts_with(tool_name.as_str());
+                let line = if is_named { summary.clone() } else { format!("{tool_name}: {summary}") };
+                let line = self.sub_agents.named(event, tool_call_id, tool_name, &line);
                 let line = format!("{}• {line} {}", self.sub_agents.lead(event), seconds(*duration_ms));
                 self.card(cards::tint(tool_name, result, *is_error), &one_line(&line));
                 let is_own = self.sub_agents.of(event).is_none();
-                if is_own && (self.is_live || self.output.detail() == Detail::All) {
+                if is_own && cards::text(result) != *summary && (self.is_live || self.output.detail() == Detail::All) {
                     for (tint, line) in cards::below(tool_name, &args, result, *is_error, self.output.detail()) {
                         self.card(tint, &line);
                     }
