@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-
 /// The first `max` characters of `text`, with a mark if there were more.
 pub(crate) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
