@@ -78,8 +78,8 @@ async fn f52_a_secret_that_a_tool_a_user_or_a_hook_shows_is_in_no_sink() {
         ("bash", json!({"command": "printf 'ends like canary-'"})),
         ("read_file", json!({"path": "secret.txt"})),
         ("search", json!({"pattern": "line:", "path": "long.txt"})),
-        ("bash", json!({"command": "deny"})),
-        ("bash", json!({"command": "hook"})),
+        ("bash", json!({"command": "touch deny"})),
+        ("bash", json!({"command": "touch hook"})),
     ];
     let mut answers: Vec<String> =
         steps.into_iter().enumerate().map(|(number, (name, args))| calls(number, name, args)).collect();
@@ -90,14 +90,14 @@ async fn f52_a_secret_that_a_tool_a_user_or_a_hook_shows_is_in_no_sink() {
     let house = builder.open().await.unwrap();
     let approvals = Approvals::code(|request| async move {
         match request.args["command"].as_str() {
-            Some("deny") => PermissionDecision::Deny { reason: format!("denied:{SECRET}") },
+            Some("touch deny") => PermissionDecision::Deny { reason: format!("denied:{SECRET}") },
             _ => PermissionDecision::Allow,
         }
     });
     let hooks = Hooks::new()
         .before_tool_execution(|call| async move {
             match call.args["command"].as_str() {
-                Some("hook") => Decision::Deny(format!("hooked:{SECRET}")),
+                Some("touch hook") => Decision::Deny(format!("hooked:{SECRET}")),
                 _ => Decision::Allow,
             }
         })

@@ -121,7 +121,9 @@ impl Play {
 
     /// Starts `playhouse resume`, which ends itself at the fail point.
     pub fn start_resume(&mut self, fail: Fail<'_>) -> Process {
-        let command = self.command("resume", fail);
+        let mut command = self.command("resume", fail);
+        // The play works elsewhere.
+        command.arg("--all");
         self.spawn(command)
     }
 
