@@ -440,6 +440,46 @@ pub enum BlockStage {
 }
 
 impl EntryBody {
+    /// The command that it takes, by its sender's id; `None` if it takes none.
+    pub fn takes(&self) -> Option<&InputId> {
+        match self {
+            Self::Input(input) => Some(&input.input_id),
+            Self::ContinueAsked { input_id, .. }
+            | Self::PlanApproved { input_id, .. }
+            | Self::PlanRejected { input_id, .. }
+            | Self::AbortAsked { input_id } => Some(input_id),
+            Self::Configured { input_id, .. } | Self::Reset { input_id } | Self::Restored { input_id, .. } => {
+                input_id.as_ref()
+            }
+            Self::PermissionResolved { answer, .. } => answer.input_id.as_ref(),
+            Self::Opened(_)
+            | Self::Head { .. }
+            | Self::LoopStarted { .. }
+            | Self::InputRejected { .. }
+            | Self::TurnStarted { .. }
+            | Self::Requested { .. }
+            | Self::AttemptFailed { .. }
+            | Self::Responded { .. }
+            | Self::PermissionAsked { .. }
+            | Self::ToolStarted { .. }
+            | Self::ToolQueued { .. }
+            | Self::ToolEnded { .. }
+            | Self::ToolAnswered { .. }
+            | Self::ToolHooked { .. }
+            | Self::HaltAsked { .. }
+            | Self::StopRefused { .. }
+            | Self::ToolBlocked { .. }
+            | Self::ToolSkipped { .. }
+            | Self::TurnEnded { .. }
+            | Self::LimitReached { .. }
+            | Self::LoopEnded { .. }
+            | Self::LoopClosed
+            | Self::Recovered { .. }
+            | Self::Parked { .. }
+            | Self::RotatedTo { .. } => None,
+        }
+    }
+
     /// How safe it must be before what depends on it happens.
     pub fn class(&self) -> Class {
         match self {

@@ -276,6 +276,32 @@ fn f54_what_may_be_in_the_journal_is_not_refused() {
 }
 
 #[test]
+fn f54_what_a_writer_that_died_may_have_written_is_not_refused() {
+    let mut rig = Rig::new();
+    rig.held = true;
+    rig.prompt("hi");
+    let batch = rig.queued[0].1.number;
+    rig.tell(Report::WriterLost);
+    // The next writer has written nothing of it, and knows nothing of the last one.
+    let lines = rig.tell(Report::CommitFailed { batch, error: "disk full".into(), fate: Fate::NotWritten });
+    assert!(lines[0].contains("it is not known whether this was accepted"), "{lines:?}");
+}
+
+#[test]
+fn f24_what_the_journal_has_is_not_refused_because_something_later_could_not_be_written() {
+    let mut rig = Rig::new();
+    let messages = vec![std::sync::Arc::new(playhouse_protocol::AgentMessage::user("hi", 1))];
+    let prompt = Command::new("same", Op::prompt(messages));
+    rig.tell(prompt.clone());
+    rig.held = true;
+    rig.steer("one");
+    assert_eq!(rig.tell(prompt), ["> ack same"]);
+    let batch = rig.queued[0].1.number;
+    let lines = rig.tell(Report::CommitFailed { batch, error: "disk full".into(), fate: Fate::NotWritten });
+    assert!(lines.iter().all(|line| !line.contains("same")), "{lines:?}");
+}
+
+#[test]
 fn f24_a_repeated_input_is_acknowledged_and_not_taken_twice() {
     let mut rig = Rig::new();
     let prompt = |rig: &mut Rig| {

@@ -305,18 +305,7 @@ impl Checks {
     fn every_input_is_taken_once(&self, all: &[&Entry]) {
         let mut taken = HashSet::new();
         for entry in all {
-            let id = match &entry.body {
-                EntryBody::Input(input) => Some(&input.input_id),
-                EntryBody::ContinueAsked { input_id, .. }
-                | EntryBody::PlanApproved { input_id, .. }
-                | EntryBody::PlanRejected { input_id, .. }
-                | EntryBody::AbortAsked { input_id } => Some(input_id),
-                EntryBody::Reset { input_id }
-                | EntryBody::Restored { input_id, .. }
-                | EntryBody::Configured { input_id, .. } => input_id.as_ref(),
-                EntryBody::PermissionResolved { answer, .. } => answer.input_id.as_ref(),
-                _ => None,
-            };
+            let id = entry.body.takes();
             assert!(id.is_none_or(|id| taken.insert(id)), "{id:?} was taken twice");
         }
     }

@@ -252,6 +252,10 @@ impl World {
                     self.asks.insert(permission_id);
                     self.answered(&input_id);
                 }
+                Effect::Refuse { input_id, error: InputError::NotJournaled(_) } => {
+                    assert!(!self.is_written(&input_id), "{input_id} is refused, and in the journal");
+                    self.answered(&input_id);
+                }
                 Effect::Ack { input_id } | Effect::Refuse { input_id, .. } => self.answered(&input_id),
                 Effect::Finish(report) => {
                     assert!(self.calls.is_empty(), "{} is over, not its calls {:?}", report.loop_id, self.calls);
@@ -274,6 +278,11 @@ impl World {
         if check {
             self.checks.live(machine.durable(), pending);
         }
+    }
+
+    /// Whether a journal has taken this command.
+    fn is_written(&self, input_id: &InputId) -> bool {
+        self.journals.values().flatten().any(|(_, entry)| entry.body.takes() == Some(input_id))
     }
 
     fn answered(&mut self, input_id: &InputId) {

@@ -268,6 +268,12 @@ fn check_assistant(vendor: Vendor, message: &Map<String, Value>, so: &mut So) ->
             so.empty = true;
         }
         Some(Value::String(_)) => {}
+        // As OpenAI's types and Perplexity's have it.
+        Some(Value::Array(parts)) if vendor == Vendor::OpenAi => {
+            let says =
+                |part: &Value| part["type"] == "text" && part["text"].as_str().is_some_and(|text| !text.is_empty());
+            ensure(!parts.is_empty() && parts.iter().all(says), "parts of a model's message must be texts")?;
+        }
         Some(_) | None => return Err("content must be text or null".to_owned()),
     }
     match (vendor, message.get(field)) {

@@ -148,6 +148,8 @@ pub(crate) struct PendingBatch {
     pub items: Vec<Deferred>,
     /// The numbers of its entries, when it is durable but an older batch is not.
     pub seqs: Option<Box<[Seq]>>,
+    /// Whether a writer that died had it, and may have written it: then nobody can say that it was not.
+    pub was_lost: bool,
 }
 
 /// Something that waits for its batch.

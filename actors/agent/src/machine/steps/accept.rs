@@ -23,7 +23,13 @@ impl Machine {
             return;
         }
         if self.durable.seen.contains(&input_id) {
-            self.act(Effect::Ack { input_id });
+            let ack = Effect::Ack { input_id: input_id.clone() };
+            // What the journal has is not refused because of what comes after it.
+            if self.is_on_its_way(&input_id) {
+                self.act(ack)
+            } else {
+                self.out.push(ack)
+            }
             return;
         }
         if let Some(error) = self.closed() {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use playhouse_protocol::{AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, LoopId, Seq, SessionId};
+use playhouse_protocol::{
+    AgentEvent, Batch, Class, Entry, EntryBody, EntryId, EventId, Fate, InputId, LoopId, Seq, SessionId,
+};
 
 use crate::machine::state::flight::{Deferred, PendingBatch, Rotation, RunHook, ToolPhase};
 use crate::machine::{Effect, InputError, Machine, Timer, events};
@@ -68,7 +70,7 @@ impl Machine {
         let class = entries.iter().map(|entry| entry.body.class()).max().unwrap_or(Class::P);
         let batch = Batch { number, entries, class };
         self.out.push(Effect::Append { session: session.clone(), batch: batch.clone() });
-        self.flight.pending.push_back(PendingBatch { session, batch, items, seqs: None });
+        self.flight.pending.push_back(PendingBatch { session, batch, items, seqs: None, was_lost: false });
     }
 
     /// A batch is durable. What waits happens in the order it was made, even when a change of session has batches at
@@ -87,6 +89,12 @@ impl Machine {
             }
         }
         self.rotation_committed();
+    }
+
+    /// Whether the entry that takes a command is not yet durable.
+    pub(super) fn is_on_its_way(&self, input_id: &InputId) -> bool {
+        let entries = self.flight.pending.iter().flat_map(|held| held.batch.entries.iter());
+        entries.map(|entry| entry.body.takes()).any(|taken| taken == Some(input_id))
     }
 
     fn release(&mut self, item: Deferred, seqs: &mut std::slice::Iter<'_, Seq>) {
@@ -155,6 +163,7 @@ impl Machine {
         // One that nobody waits for is of a machine before this one.
         let Some(held) = self.flight.pending.iter().find(|held| held.batch.number == failed) else { return };
         let journal = held.session.clone();
+        let fate = if held.was_lost { Fate::Unknown } else { fate };
         if let (Fate::NotWritten, 1) = (fate, self.flight.pending.len())
             && let Some(Rotation::Opening { input_id, .. }) = self.flight.rotation.as_deref()
         {
@@ -177,7 +186,8 @@ impl Machine {
         self.flight.entries.clear();
         for held in std::mem::take(&mut self.flight.pending) {
             // A journal takes nothing after a failure; what went to another one may have been written there.
-            let fate = if journal == held.session { fate } else { Fate::Unknown };
+            let is_known = journal == held.session && !held.was_lost;
+            let fate = if is_known { fate } else { Fate::Unknown };
             for item in held.items {
                 if let Deferred::Act(Effect::Ack { input_id }) = item {
                     let reason = error.to_owned();
@@ -195,7 +205,8 @@ impl Machine {
     }
 
     pub(in crate::machine) fn send_again(&mut self) {
-        for pending in &self.flight.pending {
+        for pending in &mut self.flight.pending {
+            pending.was_lost = true;
             self.out.push(Effect::Append { session: pending.session.clone(), batch: pending.batch.clone() });
         }
     }
