@@ -26,7 +26,12 @@ async fn work_runs_within_the_runtime_and_its_panic_is_its_error() {
 async fn who_leaves_the_line_is_not_served_and_a_thread_that_comes_back_is_the_next_ones() {
     let threads = Threads::new("test-threads", 1);
     let (ends, may_end) = mpsc::channel::<()>();
-    let held = tokio::spawn(soon(threads.permit()).await.run(move || may_end.recv()));
+    let (begins, has_begun) = tokio::sync::oneshot::channel();
+    let held = tokio::spawn(soon(threads.permit()).await.run(move || {
+        let _ = begins.send(());
+        may_end.recv()
+    }));
+    soon(has_begun).await.unwrap();
     let served = Arc::new(AtomicBool::new(false));
     let leaves = tokio::spawn({
         let (threads, served) = (threads.clone(), served.clone());
