@@ -1,6 +1,7 @@
 //! From an entry to what follows from it. An entry is applied when it is made; what may only happen once it is durable waits
 //! in its batch, and is let go in order when the batch is.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use playhouse_protocol::{
@@ -184,12 +185,20 @@ impl Machine {
         let reason = format!("the journal could not be written: {error}");
         self.flight.items.clear();
         self.flight.entries.clear();
-        for held in std::mem::take(&mut self.flight.pending) {
+        let lost: Vec<_> = self.flight.pending.drain(..).collect();
+        let entries = lost.iter().flat_map(|held| held.batch.entries.iter());
+        let not_written: HashSet<InputId> = entries.filter_map(|entry| entry.body.takes().cloned()).collect();
+        for held in lost {
             // A journal takes nothing after a failure; what went to another one may have been written there.
             let is_known = journal == held.session && !held.was_lost;
             let fate = if is_known { fate } else { Fate::Unknown };
             for item in held.items {
                 if let Deferred::Act(Effect::Ack { input_id }) = item {
+                    // It was repeated, and the journal has it.
+                    if self.durable.seen.contains(&input_id) && !not_written.contains(&input_id) {
+                        self.out.push(Effect::Ack { input_id });
+                        continue;
+                    }
                     let reason = error.to_owned();
                     let error = match fate {
                         Fate::NotWritten => InputError::NotJournaled(reason),
